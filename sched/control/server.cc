@@ -3,7 +3,6 @@
 
 #include <malloc.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -337,29 +336,16 @@ Result<std::unique_ptr<ControlServer>> ControlServer::listen(asio::io_context& l
                                                              const std::string& path, Handle handle,
                                                              const Patience& patience) {
   constexpr const char* kStep = "listen on the control socket";
-  if (path.empty() || path.size() >= sizeof(sockaddr_un::sun_path))
-    return make_error(std::errc::filename_too_long, kStep, path);
-  const Protocol::endpoint endpoint(path);
   // Large answers go back to the system when they are read: left to itself the allocator would
   // learn to keep blocks of their size, several times kMostUnsent.
   ::mallopt(M_MMAP_THRESHOLD, 128 << 10);
+  auto listener = listen_on_socket(path, 0660, kStep);
+  if (!listener) return std::unexpected(listener.error());
   auto impl = std::make_shared<Impl>(loop, path, std::move(handle), patience);
-
   ErrorCode error;
-  Protocol::socket probe(loop);
-  probe.connect(endpoint, error);
-  if (!error && !has_dead_listener(probe.native_handle()))
-    return make_error(std::errc::address_in_use, kStep, path + ": an agent is running");
-  if (!error || error == asio::error::connection_refused) ::unlink(path.c_str());
-
-  impl->acceptor.open(endpoint.protocol(), error);
-  const mode_t before = ::umask(0117);  // the socket is never open to others, not even for a moment
-  if (!error) impl->acceptor.bind(endpoint, error);
-  ::umask(before);
-  if (!error) impl->acceptor.listen(asio::socket_base::max_listen_connections, error);
-  if (error)
-    return std::unexpected(
-        Error{std::error_code(error.value(), std::generic_category()), kStep, path});
+  impl->acceptor.assign(Protocol(), listener->get(), error);
+  if (error) return std::unexpected(Error{error, kStep, path});
+  (void)listener->release();  // it is the acceptor's
 
   const std::optional<gid_t> group = impl->admins = admin_group();
   if (!group) {

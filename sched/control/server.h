@@ -42,8 +42,7 @@ class ControlServer {
 
   // Listens on `path`, and takes over a socket file on which no process listens any more. `handle`
   // is called on the loop's thread, once for each request. Asks the name service for the group
-  // before it returns, and later on a thread of its own. Errors: address_in_use when a process
-  // listens there; filename_too_long; otherwise those of bind() and listen().
+  // before it returns, and later on a thread of its own. Errors: those of listen_on_socket().
   static Result<std::unique_ptr<ControlServer>> listen(asio::io_context& loop,
                                                        const std::string& path, Handle handle,
                                                        const Patience& patience);

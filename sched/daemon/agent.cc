@@ -127,7 +127,7 @@ class Agent final : public Listener {
   std::unique_ptr<Waiter> shim_wakes_;  // of programs that have come to stand
   Alarm turns_{loop_.io(), [this] { look_at_turns(); }};
   std::unique_ptr<Waiter> events_;             // of the GPUs' own observer; nullptr: there is none
-  std::unique_ptr<Waiter> opened_;             // of a driver that is being opened
+  std::unique_ptr<Waiter> opened_;             // of a driver and of GPUs that are being opened
   Time next_look_{};                           // for GPUs, while there are none
   bool is_at_rest_ = true, is_undone_ = true;  // at the end
 };
@@ -229,14 +229,16 @@ void Agent::listen_for_shims() {
   shim_wakes_->wait();
 }
 
-// Tells everything beside the scheduler how the GPUs are shared that are open.
+// Tells everything beside the scheduler how the GPUs are shared that are open. MPS is for those,
+// too, that are about to be: a daemon for some GPUs could make room for one for all of them only
+// when its last client has ended.
 void Agent::share_gpus() {
   if (shims_ == nullptr || !gpus_.are_there()) return;
   bool has_targets = false;
   std::vector<GpuInfo> open, spatial;
   for (const GpuInfo& gpu : gpus_.gpus()) {
-    if (!gpus_.gpu()->closed_because(gpu.index).empty()) continue;
-    open.push_back(gpu);
+    if (!gpus_.is_expected(gpu.index)) continue;
+    if (gpus_.gpu()->closed_because(gpu.index).empty()) open.push_back(gpu);
     const GpuConfig& own = config_.gpu(gpu.index);
     if (!own.is_spatial) continue;
     spatial.push_back(gpu);
@@ -312,7 +314,7 @@ void Agent::look_for_gpus(Nanos patience) {
   loop_.wake_now();
 }
 
-// A GPU that was not open when the others were.
+// GPUs that were not open when the others were.
 void Agent::look_for_more() {
   if (gpus_.find_more()) {
     module_.describe(gpus_.gpus(), config_);
@@ -346,7 +348,7 @@ void Agent::step(Time now) {
   next = std::min(next, mps_.step(clock_.now()));
   knees_.save(now);
   lengths_.save(now);
-  if (gpus_.scheduler().is_lost()) return drop_gpus("the GPUs do not answer any more");
+  if (gpus_.are_lost()) return drop_gpus("the GPUs do not answer any more");
   follow_the_module();
   if (!options_.simulation && !module_.is_still(gpus_.observer(), now))
     return drop_gpus("the kernel module's hook in the driver came or went: starting over");

@@ -86,18 +86,14 @@ void AgentProcess::kill_if_overdue(Time now) {
 
 std::optional<ProcessId> AgentProcess::leave(Time now) {
   const ProcessId agent{pid_, is_running() ? start_ticks_of(pid_) : 0};
-  if (!is_running() || !has_died(agent)) {
+  if (agent.start_ticks == 0 || !has_died(agent)) {  // 0: there is none, or it cannot be read now
     dead_since_.reset();
     return std::nullopt;
   }
   if (!dead_since_) dead_since_ = now;
   if (now < *dead_since_ + kToEnd) return std::nullopt;
-  // Its end would wait for the first thread, if that is the one which is left.
-  [[maybe_unused]] const auto* const kept = lifeline_.release();
   left_.push_back(pid_);
-  pid_ = 0;
-  kill_at_ = Time::max();
-  dead_since_.reset();
+  forget();
   return agent;
 }
 
@@ -105,11 +101,15 @@ std::optional<int> AgentProcess::reap() {
   int status = 0;
   std::erase_if(left_, [](pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) == pid; });
   if (!is_running() || ::waitpid(pid_, &status, WNOHANG) != pid_) return std::nullopt;
+  forget();
+  return status;
+}
+
+void AgentProcess::forget() {
   pid_ = 0;
   kill_at_ = Time::max();
   dead_since_.reset();
   lifeline_.reset();
-  return status;
 }
 
 }  // namespace gpushare

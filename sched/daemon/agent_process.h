@@ -32,8 +32,8 @@ class AgentProcess {
       : arguments_(std::move(arguments)), death_signal_(death_signal) {}
 
   // REQUIRES: !is_running(). `module_fd`: the kernel module's device, which the agent inherits; -1:
-  // there is none. `signals`: the agent's signal mask. Error: the one of fork().
-  // `left`: for Predecessors::parse() in the agent.
+  // there is none. `left`: for Predecessors::parse() in the agent. `signals`: the agent's signal
+  // mask. Error: the one of fork().
   Result<> start(int module_fd, const std::string& left, const sigset_t& signals, Time now);
 
   bool is_running() const { return pid_ != 0; }
@@ -41,6 +41,9 @@ class AgentProcess {
   Time started() const { return started_; }
   uint64_t starts() const { return starts_; }  // how often start() has succeeded
 
+  // Whether the agent has begun to die, which the death signal tells: that may come late, and be of
+  // an agent before.
+  bool is_dying() const { return is_running() && lifeline_ != nullptr && lifeline_->has_fired(); }
   // The agent has died: whoever waits for credit from it goes on.
   void free_slots() {
     if (slots_ != nullptr) slots_->free_all();
@@ -68,6 +71,8 @@ class AgentProcess {
   static constexpr Nanos kToEnd = std::chrono::seconds(1);
 
  private:
+  void forget();
+
   const std::vector<std::string> arguments_;
   const int death_signal_;
   pid_t pid_ = 0;
@@ -77,7 +82,7 @@ class AgentProcess {
   uint64_t starts_ = 0;
   Time kill_at_ = Time::max();
   std::optional<Time> dead_since_;  // not reaped yet
-  std::vector<pid_t> left_;
+  std::vector<pid_t> left_;         // given up by leave(), and not reaped yet
 };
 
 }  // namespace gpushare

@@ -74,15 +74,17 @@ bool DrivenGpus::find_driver(Nanos patience) {
   forget_answers();
   if (!backend) {
     no_gpu_since_ = opening_.since();
-    if (parts_.clock.now() - opening_.since() >= DriverLine::kStuck) return say_why_not(kNoAnswer);
-    if (no_gpu_reason_.empty()) no_gpu_reason_ = "the driver is being opened";
-    publish_none();
-    return false;
+    const bool is_stuck = parts_.clock.now() - opening_.since() >= DriverLine::kStuck;
+    return is_stuck ? say_why_not(kNoAnswer) : say_what_is_known();
   }
   if (!*backend) return say_why_not(backend->error().message());
-  if (no_gpu_reason_ == kNoAnswer) log_info("the driver answers again");
+  if (no_gpu_reason_ == kNoAnswer) {
+    log_info("the driver answers again");
+    no_gpu_reason_.clear();
+  }
   no_gpu_since_ = parts_.clock.now();
-  driven_ = Driven{.backend = std::move(**backend), .gpus = nullptr, .scheduler = nullptr};
+  driven_ =
+      Driven{.backend = std::move(**backend), .gpus = nullptr, .scheduler = nullptr, .expected = 0};
   driven_->gpus = std::make_unique<JoiningGpus>(
       driven_->backend.gpu, parts_.clock, [this](uint32_t gpu) { return before_.have_left(gpu); },
       [answered = answered_] { ::eventfd_write(answered->get(), 1); });
@@ -96,8 +98,10 @@ bool DrivenGpus::find_one(Nanos patience) {
   (void)driven_->gpus->look();
   if (driven_->gpus->has_one()) return true;
   const bool is_over = driven_->gpus->has_none();
-  (void)say_why_not(driven_->gpus->first_problem());
-  // Its files are opened anew: the driver may have been loaded again since.
+  const std::string problem = driven_->gpus->first_problem();
+  (void)(problem.empty() ? say_what_is_known() : say_why_not(problem));
+  // All refuse: the driver's files are opened anew, as it may have been loaded again since. Those
+  // that are only to be left alone for now are looked at again soon.
   if (is_over && driven_->gpus->next() > parts_.clock.now() + JoiningGpus::kAgainSoon)
     driven_.reset();
   return false;
@@ -107,7 +111,9 @@ bool DrivenGpus::find_more() {
   forget_answers();
   const std::vector<uint32_t> joined = driven_->gpus->look();
   for (const uint32_t gpu : joined) driven_->scheduler->join(gpu);
-  return !joined.empty();
+  const auto expected =
+      std::ranges::count_if(gpus(), [&](const GpuInfo& gpu) { return is_expected(gpu.index); });
+  return std::exchange(driven_->expected, expected) != expected || !joined.empty();
 }
 
 void DrivenGpus::forget_answers() {
@@ -117,6 +123,13 @@ void DrivenGpus::forget_answers() {
 
 bool DrivenGpus::say_why_not(std::string reason) {
   if (reason != std::exchange(no_gpu_reason_, reason)) log_warning("no GPU: {}", reason);
+  publish_none();
+  return false;
+}
+
+// While the driver or the GPUs are being opened: why the last try has failed.
+bool DrivenGpus::say_what_is_known() {
+  if (no_gpu_reason_.empty()) no_gpu_reason_ = "the driver is being opened";
   publish_none();
   return false;
 }

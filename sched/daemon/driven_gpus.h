@@ -44,12 +44,18 @@ class DrivenGpus {
   // and the next call takes what comes of it. `shims` may be null.
   bool find(const Config& config, ShimProcesses* shims, Nanos patience = {});
   // REQUIRES: are_there(). Looks for those that have not been open so far, and lets them join the
-  // scheduler. Returns true if one has.
+  // scheduler. Returns true if one has, or is not expected any more.
   bool find_more();
+  // See JoiningGpus::is_expected(). REQUIRES: are_there().
+  bool is_expected(uint32_t gpu) const { return driven_->gpus->is_expected(gpu); }
   // When one of the two is due if fd() is not readable before; Time::max(): that is not known.
   Time next() const { return driven_ ? driven_->gpus->next() : Time::max(); }
   // Readable when the driver or a GPU has answered, until find() or find_more() is called.
   int fd() const { return answered_->get(); }
+  // REQUIRES: are_there(). Whether none of them has answered for long, so that it is time to give
+  // them up and to look for them again. While one hangs at its opening that would only leave one
+  // more thread behind in the driver, each time.
+  bool are_lost() const { return driven_->scheduler->is_lost() && !driven_->gpus->has_hanging(); }
   // Returns false, and keeps them, if a call of the driver does not come back: their end would wait
   // for it.
   bool lose();
@@ -75,11 +81,14 @@ class DrivenGpus {
     Backend backend;
     std::unique_ptr<JoiningGpus> gpus;
     std::unique_ptr<Scheduler> scheduler;  // nullptr: none of them is open yet
+    std::ptrdiff_t expected = 0;           // GPUs, when it was looked for more of them
   };
 
   bool find_driver(Nanos patience);
   bool find_one(Nanos patience);
+  // Both return false.
   bool say_why_not(std::string reason);
+  bool say_what_is_known();
   void forget_answers();
   void publish_none();
   void log_found(const Config& config) const;

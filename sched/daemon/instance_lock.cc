@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <thread>
 #include <utility>
@@ -39,14 +40,15 @@ std::string holder_of(const Fd& file) {
   return fmt::format(" (process {})", text.substr(0, text.find('\n')));
 }
 
-// Takes the file of which others have an open one, if they all have died. Who wants it opens it
-// first and then looks who else has: of two at once at least one sees the other.
-bool take_over(const Fd& file, std::vector<ProcessId>& left) {
-  for (const ProcessId& holder : others_that_hold(file)) {
-    if (!has_died(holder)) return false;
-    left.push_back(holder);
-  }
-  return true;
+enum class Others { kNone, kAllDead, kLiving };
+
+// Of those that have the file open, as far as they can be seen. Whoever wants it opens it first and
+// then looks who else has: of two at once at least one sees the other.
+Others look_at_others(const Fd& file, std::vector<ProcessId>& dead) {
+  dead = others_that_hold(file);
+  const auto lives = [](const ProcessId& one) { return one.start_ticks == 0 || !has_died(one); };
+  if (std::ranges::any_of(dead, lives)) return Others::kLiving;
+  return dead.empty() ? Others::kNone : Others::kAllDead;
 }
 
 // `what` is locked by this open file, which `name` names to the user.
@@ -66,11 +68,15 @@ Result<InstanceLock> lock(Fd file, const std::string& name, const std::string& w
   while (true) {
     is_locked = is_locked || ::flock(file.get(), LOCK_EX | LOCK_NB) == 0;
     if (!is_locked && errno != EWOULDBLOCK) return errno_error(kStep, name);
-    if (is_locked && !text_of(file).ends_with(kWithoutLock)) break;
     taken.left.clear();
-    const bool have_died = take_over(file, taken.left);
-    if (have_died && clock.now() >= began + kToEnd) break;
-    if (!have_died && clock.now() >= deadline)
+    if (is_locked && !text_of(file).ends_with(kWithoutLock)) break;
+    const Others others = look_at_others(file, taken.left);
+    if (is_locked && others == Others::kNone) break;
+    const Time now = clock.now();
+    if (others == Others::kAllDead && now >= began + kToEnd) break;
+    // Where nobody is seen who has it, that may have ended just now, or live where we cannot look.
+    const Time until = others == Others::kNone ? std::max(deadline, began + kToEnd) : deadline;
+    if (others != Others::kAllDead && now >= until)
       return make_error(std::errc::device_or_resource_busy, kStep,
                         fmt::format("another gpushared{} runs on {}", holder_of(file), what));
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

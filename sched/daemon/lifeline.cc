@@ -2,11 +2,17 @@
 #include "sched/daemon/lifeline.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <system_error>
+
+#include "shmctl/base/aside.h"
 
 namespace gpushare {
 
@@ -23,37 +29,53 @@ Result<std::unique_ptr<Lifeline::Shared, Lifeline::Unmap>> Lifeline::map(int fd)
   return std::unique_ptr<Shared, Unmap>(static_cast<Shared*>(memory));
 }
 
+struct Lifeline::Watch {
+  std::unique_ptr<Shared, Unmap> shared;
+  std::atomic<bool> has_fired = false;
+};
+
 Result<std::unique_ptr<Lifeline>> Lifeline::create(int signal) {
-  std::unique_ptr<Lifeline> made(new Lifeline);
-  made->fd_.reset(::memfd_create("gpushare-lifeline", MFD_CLOEXEC));
-  if (!made->fd_.is_open()) return errno_error("make the lifeline");
-  if (::ftruncate(made->fd_.get(), sizeof(Shared)) != 0) return errno_error("make the lifeline");
-  auto shared = map(made->fd_.get());
+  constexpr const char* kStep = "make the lifeline";
+  Fd fd(::memfd_create("gpushare-lifeline", MFD_CLOEXEC));
+  if (!fd.is_open()) return errno_error(kStep);
+  if (::ftruncate(fd.get(), sizeof(Shared)) != 0) return errno_error(kStep);
+  auto shared = map(fd.get());
   if (!shared) return std::unexpected(shared.error());
-  made->shared_ = std::move(*shared);
 
   pthread_mutexattr_t attributes;
   ::pthread_mutexattr_init(&attributes);
   ::pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
   ::pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-  ::pthread_mutex_init(&made->shared_->alive, &attributes);
+  ::pthread_mutex_init(&(*shared)->alive, &attributes);
   ::pthread_mutexattr_destroy(&attributes);
-  ::sem_init(&made->shared_->is_held, 1, 0);
+  ::sem_init(&(*shared)->is_held, 1, 0);
 
-  made->waiter_ = std::thread([shared_end = made->shared_.get(), signal] {
-    while (::sem_wait(&shared_end->is_held) != 0 && errno == EINTR) {
-    }
-    if (::pthread_mutex_lock(&shared_end->alive) == EOWNERDEAD) ::kill(::getpid(), signal);
-    ::pthread_mutex_unlock(&shared_end->alive);
-  });
+  const auto watch = std::make_shared<Watch>();
+  watch->shared = std::move(*shared);
+  try {
+    start_quietly([watch, signal] {
+      Shared& held = *watch->shared;
+      while (::sem_wait(&held.is_held) != 0 && errno == EINTR) {
+      }
+      if (::pthread_mutex_lock(&held.alive) == EOWNERDEAD) {
+        watch->has_fired = true;
+        ::kill(::getpid(), signal);
+      }
+      ::pthread_mutex_unlock(&held.alive);
+    }).detach();
+  } catch (const std::system_error& error) {
+    return std::unexpected(Error{error.code(), kStep, {}});
+  }
+  std::unique_ptr<Lifeline> made(new Lifeline(std::move(fd)));
+  made->watch_ = watch;
   return made;
 }
 
 Lifeline::~Lifeline() {
-  if (!waiter_.joinable()) return;
-  ::sem_post(&shared_->is_held);  // for an agent that died before it held the mutex
-  waiter_.join();
+  ::sem_post(&watch_->shared->is_held);  // for an agent that died before it held the mutex
 }
+
+bool Lifeline::has_fired() const { return watch_->has_fired; }
 
 void Lifeline::keep_for_child(int fd) { ::fcntl(fd, F_SETFD, 0); }
 

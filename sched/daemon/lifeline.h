@@ -7,11 +7,8 @@
 // for it. The supervisor makes one Lifeline for each agent.
 #pragma once
 
-#include <pthread.h>
-#include <semaphore.h>
-
 #include <memory>
-#include <thread>
+#include <utility>
 
 #include "shmctl/base/error.h"
 #include "shmctl/base/fd.h"
@@ -21,12 +18,16 @@ namespace gpushare {
 class Lifeline {
  public:
   // The supervisor's end; starts the thread. The calling process gets `signal` when the one process
-  // that holds the lifeline dies. Errors: those of memfd_create(), ftruncate() and mmap().
+  // that holds the lifeline dies; it may come late, also after the end of this object. Errors:
+  // those of memfd_create(), ftruncate() and mmap(), and that no thread can be made.
   static Result<std::unique_ptr<Lifeline>> create(int signal);
-  // REQUIRES: the holder, if there was one, has died. Waits until the thread has ended.
+  // Waits for nothing: a thread whose holder does not end stays behind.
   ~Lifeline();
   Lifeline(const Lifeline&) = delete;
   Lifeline& operator=(const Lifeline&) = delete;
+
+  // Whether the holder has died. The signal comes after that.
+  bool has_fired() const;
 
   // What hold() needs in the agent. It stays open across exec only when the child has called
   // keep_for_child() between fork and exec, for which that function is async-signal-safe.
@@ -42,12 +43,12 @@ class Lifeline {
   struct Unmap {
     void operator()(Shared* shared) const;
   };
-  Lifeline() = default;
+  struct Watch;  // of the thread, too
+  explicit Lifeline(Fd fd) : fd_(std::move(fd)) {}
   static Result<std::unique_ptr<Shared, Unmap>> map(int fd);
 
-  Fd fd_;
-  std::unique_ptr<Shared, Unmap> shared_;
-  std::thread waiter_;
+  const Fd fd_;
+  std::shared_ptr<Watch> watch_;
 };
 
 }  // namespace gpushare

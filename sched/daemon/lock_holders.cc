@@ -67,7 +67,10 @@ std::vector<ProcessId> others_that_hold(const Fd& file) {
   const auto name = name_of(file.get(), "", AT_EMPTY_PATH);
   if (!name) return holders;
   any_number("/proc", [&](int pid) {
-    if (pid != ::getpid() && holds(pid, *name)) holders.push_back({pid, start_ticks_of(pid)});
+    if (pid == ::getpid() || !holds(pid, *name)) return false;
+    const auto stat = read_proc_stat(pid);
+    const bool has_gone = !stat && stat.error().code == std::errc::no_such_process;
+    if (!has_gone) holders.push_back({pid, stat ? stat->start_ticks : 0});
     return false;
   });
   return holders;

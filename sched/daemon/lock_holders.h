@@ -11,7 +11,8 @@
 namespace gpushare {
 
 // The processes but this one that have the file open which `file` names, as far as this one may
-// look into them. One that has died has it open for as long as a thread of it is left.
+// look into them: there may be more, of another user or in another pid namespace. One that has died
+// has it open for as long as a thread of it is left. One whose start time cannot be read now has 0.
 std::vector<ProcessId> others_that_hold(const Fd& file);
 
 }  // namespace gpushare

@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -67,7 +68,6 @@ class Supervisor {
  private:
   bool start_agent();
   int wait_for_signal(Time until);
-  static void forget(int signal);
   void take_the_module();
   bool lacks_the_module() const { return module_ == nullptr && !options_.module.device.empty(); }
   void wait_for_the_module();
@@ -117,15 +117,6 @@ int Supervisor::wait_for_signal(Time until) {
     if (signal < 0 && errno == EAGAIN) return 0;
     if (signal > 0) return signal;
   }
-}
-
-// One that is pending, if there is one.
-void Supervisor::forget(int signal) {
-  sigset_t one;
-  sigemptyset(&one);
-  sigaddset(&one, signal);
-  const timespec at_once{};
-  ::sigtimedwait(&one, nullptr, &at_once);
 }
 
 // While the kernel module is loaded, only a process that is registered with it, or a child of that
@@ -218,8 +209,10 @@ std::optional<int> Supervisor::leave_agent() {
   left_.add(*left);
   log_error(
       "the agent has died, but a thread of it does not come back from a call of the driver: the "
-      "GPU "
-      "that it asked is left alone until it does");
+      "GPU that it asked is left alone until it does");
+  // It listens for as long as that thread is left. Once its queue is full nobody could tell that it
+  // has died.
+  for (const std::string& path : {options_.socket, options_.shim_socket}) ::unlink(path.c_str());
   return SIGKILL;
 }
 
@@ -278,7 +271,7 @@ int Supervisor::run() {
     if (signal == 0) undoing_.look_for_gpu();
     go_on_with_undoing();
     if ((signal == 0 || signal == kFileMade) && !is_stopping) take_the_late_module();
-    if (signal == kAgentDies) undo(Undoing::Writer::kDies);
+    if (signal == kAgentDies && agent_.is_dying()) undo(Undoing::Writer::kDies);
     if (signal == SIGHUP && agent_.is_running()) agent_.send(SIGHUP);
     if (signal == SIGTERM || signal == SIGINT) {
       if (!agent_.is_running()) return end();
@@ -292,7 +285,6 @@ int Supervisor::run() {
     std::optional<int> ended = agent_.reap();
     if (!ended) ended = leave_agent();
     if (!ended) continue;
-    forget(kAgentDies);  // it would be taken for the next agent's
     undo(Undoing::Writer::kHasEnded);
     note_ending(agent, *ended);
     if (is_stopping) return end();

@@ -105,6 +105,7 @@ std::set<uint32_t> Undoing::not_free() {
       log_error("GPU {}: what is listed there is undone later: {}", key.gpu,
                 is_free.error().message());
   }
+  if (taken_.empty()) taken_since_ = clock_.now();
   taken_ = taken;
   return taken;
 }
@@ -205,6 +206,7 @@ bool Undoing::is_expected_soon() const {
   const Time now = clock_.now();
   if (!wanted_ || is_ledger_empty(region_)) return false;
   if (again_at_ <= now) return true;
+  if (!taken_.empty() && taken_since_ + kPatience > now) return true;
   if (opening_.is_under_way() && opening_.since() + kPatience > now) return true;
   const std::map<uint32_t, Time> under_way = recoveries_.under_way();
   return std::ranges::any_of(under_way,

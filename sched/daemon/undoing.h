@@ -51,7 +51,7 @@ class Undoing {
   // When to call advance() if nothing is told before; Time::max(): not at all.
   Time next() const;
   // The same until nothing more is to be expected soon, at most kLongestWait. Whoever has not
-  // answered for kPatience is not waited for.
+  // answered for kPatience is not waited for, nor is a GPU that has not been free for as long.
   void wait();
   static constexpr Nanos kPatience = std::chrono::seconds(2), kLongestWait = 2 * kPatience;
 
@@ -89,6 +89,7 @@ class Undoing {
   std::set<ProcessId> thawed_;  // and told
   std::set<uint32_t> silent_;   // GPUs of which the log says that they do not answer
   std::set<uint32_t> taken_;    // GPUs that were not free at the last try
+  Time taken_since_{};          // valid while there are any: when the first of them was found
   bool is_opening_silent_ = false;
 };
 

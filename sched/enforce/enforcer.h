@@ -92,7 +92,7 @@ class Enforcer {
   void undo_all(uint32_t gpu);
   // Tries again what could not be undone of objects that nothing here knows any more, among them
   // what an agent before us left in the ledger: with pauses, or `at_once`, and then it waits for
-  // that, but not longer than kPatienceForLeftovers. Of a GPU that is not open nothing is tried:
+  // that, but not longer than kPatienceForLeftovers. A GPU that is not open is asked nothing:
   // whoever drove it before may not be done with it. `processes` outlives this.
   void undo_leftovers(const ProcReader& processes, bool at_once = false);
 

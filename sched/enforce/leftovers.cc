@@ -43,7 +43,7 @@ std::map<uint32_t, std::set<LedgerKey>> Leftovers::begin_due(
     bool at_once, const std::function<bool(uint32_t gpu)>& may_ask) {
   std::map<uint32_t, std::set<LedgerKey>> due;
   for (const LedgerKey& key : all_)
-    if (!begun_.contains(key) && may_ask(key.gpu) &&
+    if (!begun_.contains(key) && (key.is_process() || may_ask(key.gpu)) &&
         (at_once || undoing_[key.gpu].may_try(clock_)) && !is_ours_(key))
       due[key.gpu].insert(key);
   for (const auto& [gpu, keys] : due) begun_.insert(keys.begin(), keys.end());

@@ -39,7 +39,8 @@ class Leftovers {
   }
   // Those that are to be tried now, by GPU, each of which begins; `at_once`: also before their
   // time. What is frozen by now would be thawed with the slice that is left: it waits until it is
-  // thawed. Of a GPU of which `may_ask` says no nothing begins.
+  // thawed. Of a GPU of which `may_ask` says no only processes that were stopped begin, for which
+  // no driver is asked.
   std::map<uint32_t, std::set<LedgerKey>> begin_due(
       bool at_once,
       const std::function<bool(uint32_t gpu)>& may_ask = [](uint32_t) { return true; });

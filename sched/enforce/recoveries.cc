@@ -53,7 +53,7 @@ RecoveryReport Recoveries::begin(const std::shared_ptr<Gpu>& gpu, Writer writer,
   std::set<LedgerKey> stopped;
   std::map<uint32_t, std::set<LedgerKey>> groups;  // by GPU
   for (const LedgerKey& key : Ledger(region_).groups())
-    (key.client == 0 && key.group == 0 ? stopped : groups[key.gpu]).insert(key);
+    (key.is_process() ? stopped : groups[key.gpu]).insert(key);
   if (gpu != nullptr)
     for (const auto& [index, keys] : groups)
       if (!jobs_.contains(index) && !but.contains(index)) start(gpu, index, keys, writer);

@@ -65,7 +65,7 @@ class Recovery {
     std::optional<Error> refusal{};  // of its slice
     ProcessId process() const { return {record.pid, record.start_ticks}; }
     // Not a group's channels are frozen, but the process is stopped (an MPS client).
-    bool is_stop() const { return record.client == 0 && record.group == 0; }
+    bool is_stop() const { return group().is_process(); }
     LedgerKey group() const {
       return {record.pid, record.start_ticks, record.gpu, record.client, record.group};
     }

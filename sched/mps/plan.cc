@@ -103,7 +103,8 @@ std::string mps_gpus(std::vector<GpuInfo> gpus, std::size_t all) {
   std::string list;
   if (gpus.size() == all) return list;
   std::ranges::sort(gpus, {}, &GpuInfo::pci);
-  for (const GpuInfo& gpu : gpus) list += (list.empty() ? "" : ",") + gpu.uuid;
+  for (const GpuInfo& gpu : gpus)
+    if (!gpu.uuid.empty()) list += (list.empty() ? "" : ",") + gpu.uuid;
   return list;
 }
 

@@ -89,7 +89,7 @@ class MpsPlan {
 };
 
 // The GPUs in the form of CUDA_VISIBLE_DEVICES, ordered by PCI address; empty when they are all of
-// the machine's GPUs, of which there are `all`.
+// the machine's GPUs, of which there are `all`. Otherwise those without a UUID are left out.
 std::string mps_gpus(std::vector<GpuInfo> gpus, std::size_t all);
 
 // Returns true if a process with the CUDA_VISIBLE_DEVICES `visible` (nullopt: it has none) sees the

@@ -62,9 +62,13 @@ void ShimLink::set_gpus(std::span<const GpuInfo> gpus, const Config& config) {
     }
   }
   if (!takes_turns_) awaiting_.clear();
-  if (spatial_.set_gpus(spatial)) return;
-  // Processes whose slots no longer fit are nobody's to let in.
-  for (const ProcessId& process : host_->processes()) ShimHost::open_gate(*host_->find(process));
+  const bool are_still_there = spatial_.set_gpus(spatial);
+  for (const ProcessId& process : host_->processes()) {
+    ShimSlot& slot = *host_->find(process);
+    if (are_still_there) spatial_.extend(slot, tenant_of(process));
+    // Whose slot does not fit any more is nobody's to let in.
+    if (!are_still_there || !spatial_.fits(slot)) ShimHost::open_gate(slot);
+  }
 }
 
 ShimRequest ShimLink::decide(const ProcessId& process, uid_t uid) {

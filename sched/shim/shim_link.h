@@ -44,8 +44,10 @@ class ShimLink final : public ShimProcesses {
   // kBetweenWakes apart.
   Time hear(Time now);
 
-  // How the GPUs are shared from now on. If others are shared spatially than before, processes that
-  // came before keep what they have, are moved no more, and go in if they stand at their gate.
+  // How the GPUs are shared from now on. Where GPUs are shared spatially beside those of before,
+  // the processes that came before are moved there as well, if they move at all. Where one of those
+  // of before is not, they keep what they have, are moved no more, and go in if they stand at their
+  // gate.
   void set_gpus(std::span<const GpuInfo> gpus, const Config& config);
   // Programs that come from now on become clients of its server; nullptr: of none. Outlives us, or
   // the next call.

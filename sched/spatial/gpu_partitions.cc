@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <utility>
 
 namespace gpushare {
@@ -92,8 +93,9 @@ void GpuPartitions::read(Time now, std::span<const ShimClient> clients) {
       if (client.said.waits > 0 && client.said.launches > 0) return false;
       if (client.lends && client.said.is_at_gate) return true;
       const bool has_work =
-          own.follows.load(std::memory_order_relaxed) == ShimFollows::kWorkRemains;
-      return now - std::max(at, client.last_launch) >= (has_work ? kQuietWithWork : kQuiet);
+          own.follows.load(std::memory_order_relaxed) == ShimFollows::kWorkRemains ||
+          client.has_work_in_line;
+      return now - std::max(at, client.last_call) >= (has_work ? kQuietWithWork : kQuiet);
     });
     if (is_confirmed) sets_.confirm(tenant, assigned);
     return is_confirmed;
@@ -169,7 +171,9 @@ Nanos GpuPartitions::drain(Time now, uint32_t tenant, std::span<const ShimClient
     const uint32_t measured = sms_of(own.place.load(std::memory_order_relaxed));
     const uint32_t has = sms_of(client.slot->gpus[place_].wanted.load(std::memory_order_relaxed));
     const double scale = static_cast<double>(std::max(measured, 1U)) / std::max(has, 1U);
-    longest = std::max(longest, Nanos(static_cast<int64_t>(static_cast<double>(ns) * scale)));
+    // The least that can be said, which means that its queue is empty, stays more than nothing.
+    const auto scaled = static_cast<int64_t>(std::ceil(static_cast<double>(ns) * scale));
+    longest = std::max(longest, Nanos(scaled));
   }
   return longest;
 }

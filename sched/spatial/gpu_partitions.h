@@ -40,8 +40,11 @@ struct ShimClient {
   std::string_view command_line{};  // the same; empty: unknown
   SlotReading said{};               // what it says, read once for the step
   // Set by Spatial.
-  Time came{}, last_launch{};  // when its launches were last seen to rise
-  bool lends = false;          // its gate is closed because its tenant lends its groups
+  // When it came, when it was last seen to launch or to wait, and when it was last at work: that
+  // is it, too, while launches that are in line have not begun (has_work_in_line).
+  Time came{}, last_call{}, last_launch{};
+  bool has_work_in_line = false;
+  bool lends = false;  // its gate is closed because its tenant lends its groups
 };
 
 // What a tenant has of a GPU.
@@ -59,7 +62,7 @@ struct TenantPartition {
 class GpuPartitions {
  public:
   static constexpr Nanos kQuiet = std::chrono::milliseconds(20);
-  // The same for one whose work runs on where it was when it was last seen.
+  // The same for one whose work runs on where it was when it was last seen, or waits there.
   static constexpr Nanos kQuietWithWork = std::chrono::seconds(5);
   // While assignments are younger than this, an answer may come at any moment.
   static constexpr Nanos kSoon = std::chrono::milliseconds(100);

@@ -29,19 +29,31 @@ Spatial::Spatial(std::span<const SpatialGpu> gpus) {
 }
 
 bool Spatial::set_gpus(std::span<const SpatialGpu> gpus) {
-  const bool is_same =
-      std::ranges::equal(gpus_, gpus, [](const GpuPartitions& own, const SpatialGpu& other) {
-        return own.gpu().index == other.info.index && own.gpu().pci == other.info.pci &&
-               own.gpu().sm_count == other.info.sm_count;
-      });
-  if (!is_same) {
+  gpus = gpus.first(std::min<std::size_t>(gpus.size(), kShimGpus));
+  const auto is_same = [](const GpuPartitions& own, const SpatialGpu& other) {
+    return own.gpu().index == other.info.index && own.gpu().pci == other.info.pci &&
+           own.gpu().sm_count == other.info.sm_count;
+  };
+  std::vector<const SpatialGpu*> known, added;
+  for (const GpuPartitions& own : gpus_) {
+    const auto still =
+        std::ranges::find_if(gpus, [&](const SpatialGpu& other) { return is_same(own, other); });
+    if (still != gpus.end()) known.push_back(&*still);
+  }
+  if (known.size() < gpus_.size()) {
     *this = Spatial(gpus);
     return false;
   }
+  for (const SpatialGpu& gpu : gpus)
+    if (std::ranges::find(known, &gpu) == known.end()) added.push_back(&gpu);
   besides_ = 0;
-  for (std::size_t i = 0; i < gpus.size(); ++i) {
-    features_[i] = gpus[i].features;
-    besides_ |= gpus[i].besides;
+  features_.clear();
+  for (const auto* list : {&known, &added}) {
+    for (const SpatialGpu* gpu : *list) {
+      if (list == &added) gpus_.emplace_back(gpu->info, gpus_.size());
+      features_.push_back(gpu->features);
+      besides_ |= gpu->besides;
+    }
   }
   return true;
 }
@@ -61,13 +73,22 @@ ShimRequest Spatial::wish(uint32_t tenant, const TenantSettings& settings) const
 }
 
 // The process may have written over all of it, also over the end of a text.
-bool Spatial::fits(const ShimSlot& slot) const {
-  if (slot.head.gpu_count != gpus_.size()) return false;
-  for (std::size_t place = 0; place < gpus_.size(); ++place) {
+bool Spatial::fits(const ShimSlot& slot, std::size_t count) const {
+  if (slot.head.gpu_count.load(std::memory_order_relaxed) != count) return false;
+  for (std::size_t place = 0; place < count; ++place) {
     const auto& pci = slot.gpus[place].pci;
     if (gpus_[place].gpu().pci != std::string_view(pci, ::strnlen(pci, sizeof pci))) return false;
   }
   return true;
+}
+
+void Spatial::extend(ShimSlot& slot, uint32_t tenant) const {
+  const std::size_t count = slot.head.gpu_count.load(std::memory_order_relaxed);
+  if ((slot.head.features & kShimPartitions) == 0 || count > gpus_.size() || !fits(slot, count))
+    return;
+  for (std::size_t place = count; place < gpus_.size(); ++place)
+    ShimHost::add_gpu(slot, static_cast<uint32_t>(place), gpus_[place].gpu().pci,
+                      gpus_[place].word(tenant));
 }
 
 void Spatial::read(Time now, std::vector<ShimClient> clients) {
@@ -76,15 +97,18 @@ void Spatial::read(Time now, std::vector<ShimClient> clients) {
   for (ShimClient& client : clients_) {
     const auto before = known_.find(client.process);
     Known& one = known[client.process];
-    one = before == known_.end() ? Known{.last_launch = now, .came = now} : before->second;
+    one = before == known_.end() ? Known{.last_launch = now, .last_call = now, .came = now}
+                                 : before->second;
     // Whoever waits for its kernels, or for what its tenant has lent, is at work, however far its
     // launches are apart.
     const bool waits_for_groups = one.is_held && one.lends && client.said.is_at_gate;
-    const bool is_at_work = (client.said.waits > 0 && client.said.launches > 0) ||
-                            waits_for_groups || has_work_in_line(*client.slot);
-    if (std::exchange(one.launches, client.said.launches) != client.said.launches || is_at_work)
-      one.last_launch = now;
+    client.has_work_in_line = has_work_in_line(*client.slot);
+    const bool waits = (client.said.waits > 0 && client.said.launches > 0) || waits_for_groups;
+    if (std::exchange(one.launches, client.said.launches) != client.said.launches || waits)
+      one.last_call = now;
+    one.last_launch = client.has_work_in_line ? now : std::max(one.last_launch, one.last_call);
     client.came = one.came;
+    client.last_call = one.last_call;
     client.lends = one.is_held && one.lends;
     client.last_launch = one.last_launch;
   }

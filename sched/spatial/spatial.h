@@ -48,15 +48,19 @@ class Spatial {
 
   // At most kShimGpus of `gpus`.
   explicit Spatial(std::span<const SpatialGpu> gpus);
-  // The same GPUs with other features keep their partitions. False: they are others, and nothing of
-  // before is known any more.
+  // GPUs that were there before keep their partitions, if all of them are there still; their
+  // features may be others, and others come behind them. False: nothing of before is known any
+  // more.
   bool set_gpus(std::span<const SpatialGpu> gpus);
 
   // What a process of this tenant is asked for when it comes. No features when no GPU asks for any:
   // it then runs on all SMs, and the shim does nothing.
   ShimRequest wish(uint32_t tenant, const TenantSettings& settings) const;
   // Whether the slot was made by a wish() for these GPUs.
-  bool fits(const ShimSlot& slot) const;
+  bool fits(const ShimSlot& slot) const { return fits(slot, gpus_.size()); }
+  // Adds the GPUs that have come since the slot was made, if its process moves between partitions.
+  // Any other slot, or one that its process has spoilt, does not fit then.
+  void extend(ShimSlot& slot, uint32_t tenant) const;
 
   // A step: read(), then a plan for each GPU by what views() says, apply() of each, finish().
   // `clients`: all that there are, ascending by process.
@@ -81,13 +85,14 @@ class Spatial {
  private:
   struct Known {
     uint64_t launches = 0;
-    Time last_launch{}, came{};
+    Time last_launch{}, last_call{}, came{};
     bool is_held = true;   // at its gate, until its tenant has its partitions
     bool lends = false;    // it is held because its tenant lends its groups
     uint64_t held_at = 0;  // `launches` when it was held
     Time waits_since{};    // its first launch from then on; before that, zero
   };
 
+  bool fits(const ShimSlot& slot, std::size_t count) const;
   const GpuPartitions* find(uint32_t gpu) const;
   void hold_lenders();
   Nanos let_in(Time now, const IsNamed& stays_closed);

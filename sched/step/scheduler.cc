@@ -121,7 +121,7 @@ Time Scheduler::step() {
   charging_.hear_the_young(now);
   const bool has_accounted = logs_.read(now);
   charging_.charge_departed(turns_, logs_, now);
-  failed_steps_ = has_read && has_accounted ? 0 : failed_steps_ + 1;
+  failed_steps_ = has_read && has_accounted ? 0 : std::min(failed_steps_ + 1, kStepsBeforeLost);
   refill_buckets(outside_.region, outside_.tenants, gpus, now);
 
   if (outside_.shims != nullptr) outside_.shims->read(now, state_.registry);

@@ -81,7 +81,8 @@ Result<std::vector<LastThread>> threads_of(pid_t pid, const std::string& root) {
 bool has_died(const ProcessId& process, const std::string& root) {
   const auto stat = look_at(process, root);
   if (!stat) return false;
-  return !*stat || has_ended((*stat)->state) || is_kill_pending(process.pid, root);
+  return !*stat || has_ended((*stat)->state) || (*stat)->is_exiting ||
+         is_kill_pending(process.pid, root);
 }
 
 bool may_ask_gpu(const ProcessId& process, uint32_t gpu, const std::string& root) {

@@ -31,9 +31,9 @@ struct LastThread {
 // may be among them. `root` is /proc except in tests. Error: they cannot be listed now.
 Result<std::vector<LastThread>> threads_of(pid_t pid, const std::string& root = "/proc");
 
-// Whether the process has died though threads of it may be left: its first thread has ended, or a
-// SIGKILL waits for it, or it is gone. A `start_ticks` of 0 stands for whichever process has the
-// pid. False also when it cannot be known.
+// Whether the process has died though threads of it may be left: its first thread has ended or is
+// about to, or a SIGKILL waits for it, or it is gone. A `start_ticks` of 0 stands for whichever
+// process has the pid. False also when it cannot be known.
 bool has_died(const ProcessId& process, const std::string& root = "/proc");
 
 // Whether a thread of the process may be in a call of this GPU's driver: one with its name is left,

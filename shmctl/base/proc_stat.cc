@@ -34,7 +34,10 @@ bool has_no_thread_left(pid_t pid) {
 // The text is "PID (COMM) STATE PPID ...". No field after the command has a parenthesis, so the
 // last one ends the command.
 std::optional<ProcStat> parse_proc_stat(std::string_view text) {
-  constexpr int kState = 3, kParent = 4, kStartTicks = 22;  // counted from 1, as proc(5) does
+  // Counted from 1, as proc(5) does.
+  constexpr int kState = 3, kParent = 4, kFlags = 9, kStartTicks = 22;
+  constexpr uint64_t kExiting = 4;  // the kernel's PF_EXITING
+  uint64_t flags = 0;
   const std::size_t open = text.find('('), close = text.rfind(')');
   if (open == std::string_view::npos || close == std::string_view::npos || close < open)
     return std::nullopt;
@@ -48,9 +51,11 @@ std::optional<ProcStat> parse_proc_stat(std::string_view text) {
     if (word.empty()) return std::nullopt;
     if (field == kState) stat.state = word.front();
     if (field == kParent && !read_number(word, stat.parent)) return std::nullopt;
+    if (field == kFlags && !read_number(word, flags)) return std::nullopt;
     if (field == kStartTicks && !read_number(word, stat.start_ticks)) return std::nullopt;
     text.remove_prefix(word.size());
   }
+  stat.is_exiting = (flags & kExiting) != 0;
   return stat;
 }
 

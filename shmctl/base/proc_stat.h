@@ -19,6 +19,7 @@ struct ProcStat {
   std::string command;       // comm as the kernel shows it; may hold blanks and parentheses
   char state = '?';          // 'R', 'S', 'Z' and so on
   pid_t parent = 0;          // the parent's pid; 0 for none in this pid namespace
+  bool is_exiting = false;   // it is on its way out, and closes what it has open, for example
   uint64_t start_ticks = 0;  // field 22: clock ticks since boot, 100 a second
 };
 

@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "shmctl/base/last_threads.h"
+#include "shmctl/base/proc_stat.h"
 
 namespace gpushare {
 namespace {
@@ -26,14 +27,24 @@ const sockaddr* generic(const sockaddr_un& address) {
   return reinterpret_cast<const sockaddr*>(&address);
 }
 
-}  // namespace
-
-bool has_dead_listener(int connected) {
+// Whether whoever listens at the other end of this connection has died: its socket is there for as
+// long as a thread of it is in a call of the kernel that does not come back (last_threads.h). Where
+// that process is gone, another one has the socket from it.
+bool has_dead_listener(const Fd& connected) {
   ucred listener{};
   socklen_t bytes = sizeof listener;
-  return ::getsockopt(connected, SOL_SOCKET, SO_PEERCRED, &listener, &bytes) == 0 &&
-         listener.pid > 0 && has_died({listener.pid, 0});
+  if (::getsockopt(connected.get(), SOL_SOCKET, SO_PEERCRED, &listener, &bytes) != 0) return false;
+  const uint64_t start_ticks = listener.pid > 0 ? start_ticks_of(listener.pid) : 0;
+  return start_ticks != 0 && has_died({listener.pid, start_ticks});
 }
+
+// The name is taken over with a rename(2), which would replace any file.
+bool is_something_else(const std::string& path) {
+  struct stat found{};
+  return ::stat(path.c_str(), &found) == 0 && !S_ISSOCK(found.st_mode);
+}
+
+}  // namespace
 
 Result<Fd> connect_to_socket(const std::string& path, const char* step) {
   const auto address = address_of(path, step);
@@ -48,12 +59,14 @@ Result<Fd> connect_to_socket(const std::string& path, const char* step) {
 Result<Fd> listen_on_socket(const std::string& path, mode_t mode, const char* step) {
   const auto address = address_of(path, step);
   if (!address) return std::unexpected(address.error());
+  if (is_something_else(path))
+    return make_error(std::errc::file_exists, step, path + " is no socket");
   const Fd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!probe.is_open()) return errno_error(step, path);
   const bool is_taken = ::connect(probe.get(), generic(*address), sizeof *address) == 0;
   // EAGAIN means that a process listens there and its queue is full.
-  if (is_taken ? !has_dead_listener(probe.get()) : errno == EAGAIN)
-    return make_error(std::errc::address_in_use, step, path);
+  if (is_taken ? !has_dead_listener(probe) : errno == EAGAIN)
+    return make_error(std::errc::address_in_use, step, path + ": another process listens there");
   const bool is_free = is_taken || errno == ECONNREFUSED || errno == ENOENT;
   if (!is_free) return errno_error(step, path);
 

@@ -16,14 +16,11 @@ namespace gpushare {
 // those of connect().
 Result<Fd> connect_to_socket(const std::string& path, const char* step);
 
-// Whether whoever listens at the other end of this connection has died: its socket is there for as
-// long as a thread of it is in a call of the kernel that does not come back (last_threads.h).
-bool has_dead_listener(int connected);
-
 // Listens under `path`; accept() on the result does not block. A name that no process listens on
-// any more is taken over, also from one that has died. `mode` are the permission bits, which say
-// who may connect. Errors: filename_too_long, address_in_use when a process listens there, and
-// those of bind() and chmod().
+// any more is taken over, also from one that has died and of which a thread is left. `mode` are the
+// permission bits, which say who may connect. Errors: filename_too_long, address_in_use when a
+// process listens there, file_exists when the name is not that of a socket, and those of bind() and
+// chmod().
 Result<Fd> listen_on_socket(const std::string& path, mode_t mode, const char* step);
 
 }  // namespace gpushare

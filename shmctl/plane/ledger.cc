@@ -68,7 +68,7 @@ Result<std::vector<uint32_t>*> Ledger::reserve(const LedgerKey& key, std::size_t
     return make_error(
         std::errc::no_space_on_device, "write ledger",
         fmt::format("{} entries are taken, at most {}", kMaxLedger - free_.size(), kMaxLedger));
-  const bool is_process = key.client == 0 && key.group == 0;
+  const bool is_process = key.is_process();
   const std::size_t held = added == 0 || is_process ? 0 : entries_of(key);
   if (held + added > most_entries(free_.size()))
     return make_error(std::errc::no_space_on_device, "write ledger",

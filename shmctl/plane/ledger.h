@@ -22,7 +22,8 @@
 
 namespace gpushare {
 
-// One channel group of one process. Ordered, so that a process's groups are neighbours.
+// One channel group of one process, or the process itself. Ordered, so that a process's groups are
+// neighbours.
 struct LedgerKey {
   int32_t pid = 0;
   uint64_t start_ticks = 0;
@@ -30,6 +31,8 @@ struct LedgerKey {
   uint32_t client = 0;
   uint32_t group = 0;
   auto operator<=>(const LedgerKey&) const = default;
+  // What is listed then is how often the process is stopped.
+  bool is_process() const { return client == 0 && group == 0; }
 };
 
 // The ledger may list more than is done: the agent may die between a thaw and its end_thaw, or

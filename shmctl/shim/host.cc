@@ -130,16 +130,12 @@ Result<Fd> ShimHost::make_slot(const ProcessId& process, uid_t user, const ShimR
 
   ShimSlot& slot = *mapping->slot;
   const std::size_t gpus = std::min<std::size_t>(request.gpus.size(), kShimGpus);
-  slot.head = {.magic = kShimMagic,
-               .version = kShimVersion,
-               .bytes = kShimSlotBytes,
-               .features = request.features & kShimFeatures,
-               .gpu_count = static_cast<uint32_t>(gpus)};
-  for (std::size_t i = 0; i < gpus; ++i) {
-    ShimGpu& gpu = slot.gpus[i];
-    request.gpus[i].pci.copy(gpu.pci, sizeof gpu.pci - 1);
-    gpu.wanted.store(request.gpus[i].groups, std::memory_order_relaxed);
-  }
+  slot.head.magic = kShimMagic;
+  slot.head.version = kShimVersion;
+  slot.head.bytes = kShimSlotBytes;
+  slot.head.features = request.features & kShimFeatures;
+  for (std::size_t i = 0; i < gpus; ++i)
+    add_gpu(slot, static_cast<uint32_t>(i), request.gpus[i].pci, request.gpus[i].groups);
   if (request.mps_pipe.size() < sizeof slot.mps_pipe)
     request.mps_pipe.copy(slot.mps_pipe, sizeof slot.mps_pipe - 1);
   slot.beat_ns.store(ns(now_), std::memory_order_relaxed);
@@ -187,6 +183,13 @@ std::vector<ProcessId> ShimHost::processes() const {
   all.reserve(slots_.size());
   for (const auto& entry : slots_) all.push_back(entry.first);
   return all;
+}
+
+void ShimHost::add_gpu(ShimSlot& slot, uint32_t place, std::string_view pci, uint64_t groups) {
+  ShimGpu& gpu = slot.gpus[place];
+  pci.copy(gpu.pci, sizeof gpu.pci - 1);
+  gpu.wanted.store(groups, std::memory_order_relaxed);
+  slot.head.gpu_count.store(place + 1, std::memory_order_release);
 }
 
 void ShimHost::close_gate(ShimSlot& slot) {

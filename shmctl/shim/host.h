@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shmctl/base/clock.h"
@@ -76,6 +77,9 @@ class ShimHost {
   // Null: the process has no slot. Valid until beat() or serve().
   ShimSlot* find(const ProcessId& process) const;
   std::vector<ProcessId> processes() const;
+
+  // Another GPU is shared with the process, at this place of ShimSlot::gpus, which is the next one.
+  static void add_gpu(ShimSlot& slot, uint32_t place, std::string_view pci, uint64_t groups);
 
   // These have no effect if the gate is in that state already.
   static void close_gate(ShimSlot& slot);

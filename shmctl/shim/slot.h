@@ -24,8 +24,9 @@
 // time slices) does not depend on the slot.
 //
 // Order of memory accesses. The head is written before the descriptor is sent, and constant
-// afterwards. Every other word stands for itself, so all loads and stores may be relaxed, except
-// where a member says otherwise; waking goes through the futex, which orders by itself.
+// afterwards, but for `gpu_count`, which rises when another GPU is shared. Every other word stands
+// for itself, so all loads and stores may be relaxed, except where a member says otherwise; waking
+// goes through the futex, which orders by itself.
 namespace gpushare {
 
 inline constexpr uint64_t kShimMagic = 0x31304D4948535047;  // "GPSHIM01", little endian
@@ -58,7 +59,9 @@ struct ShimHead {
   uint32_t version;  // kShimVersion
   uint32_t bytes;    // kShimSlotBytes
   uint32_t features;
-  uint32_t gpu_count;  // entries of `gpus` in use
+  // By the agent: entries of `gpus` in use. Stored with release when an entry is there; pairs with
+  // the shim's acquire. An older shim looks only once.
+  std::atomic<uint32_t> gpu_count;
 };
 
 // How long the work takes that the process usually has in line on a GPU, from a launch until all

@@ -8,6 +8,7 @@ kernel_build := $(lastword $(shell ls -dv /lib/modules/*-cloud-amd64/build 2>/de
 $(call program,bin/tests/rm_client,$(addprefix tests/kernel/rm_,client.cc context.cc cost.cc escapes.cc parallel.cc races.cc),,$(STATIC))
 $(call program,bin/tests/rm_fuzz,tests/kernel/rm_fuzz.cc,,$(STATIC))
 $(call program,bin/tests/door,tests/kernel/door.cc,,$(STATIC))
+$(call program,bin/tests/tsc_khz,tests/kernel/qemu/tsc_khz.cc,)
 $(call program,bin/tests/kmod_device,tests/kmod/guest/device_main.cc,,-lgtest -lgtest_main $(STATIC))
 $(call program,bin/tests/kmod_fuzz,tests/kmod/guest/fuzz_main.cc,,$(STATIC))
 # These are linked statically from the objects of bin/gpushared and bin/gpushare, because under QEMU the
@@ -53,7 +54,7 @@ kernel_image := $(O)/kernel/vmlinuz
 $(kernel_image):
 	@tests/kernel/qemu/fetch-kernel.sh $(@D)
 
-kernel_programs := $(addprefix $(O)/,kernel/static/gpushared kernel/static/gpushare) $(addprefix $(O)/bin/,tests/rm_client tests/rm_fuzz tests/door tests/kmod_fuzz tests/kmod_device)
+kernel_programs := $(addprefix $(O)/,kernel/static/gpushared kernel/static/gpushare) $(addprefix $(O)/bin/,tests/rm_client tests/rm_fuzz tests/door tests/kmod_fuzz tests/kmod_device tests/tsc_khz)
 $(call script_test,kernel_test,tests/kernel/run.sh,$(kernel_image) $(kernel_modules) $(kernel_programs))
 kernel_test := $(O)/bin/tests/kernel_test
 

@@ -67,6 +67,7 @@ if [ "$1" = --list ]; then
   exit 0
 fi
 shift
+tsc_khz=$("$build/bin/tests/tsc_khz") || exit
 
 run_suite() {
   # Three times as long as a guest takes on a quiet machine, and more: what the limit ends is one that hangs.
@@ -88,11 +89,12 @@ run_suite() {
   local counted= cpus=2 append="slow=$slow rounds=$rounds_each FUZZ_SECONDS=$fuzz_seconds"
   [ -z "${GPUSHARE_KERNEL_TESTS-}" ] || append+=" only=$GPUSHARE_KERNEL_TESTS"
   case $suite in
-    cost) counted=-i ;;
+    cost) counted=-i ;; # in it a count is a nanosecond
     parallel) append+=" calls=${GPUSHARE_KERNEL_CALLS:-200}" ;;
     real) append+=" lockdep.prove_locking=0" ;; # the driver's locks are of one class, and would be reported
     filter | module | escapes | tree) append+=" slub_debug=FZPU" ;; # finds writes to freed memory
   esac
+  [ -n "$counted" ] || append+=" tsc_early_khz=$tsc_khz"
   [ "$suite" != parallel ] || [ -z "${GPUSHARE_KERNEL_ACCEL-}" ] || cpus=8
   local script=$here/guest/${suite%.*}.sh
   [ -z "$kernel" ] || suite=$suite-on-$kernel

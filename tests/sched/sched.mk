@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-$(call gtest,sched_test,$(filter-out tests/sched/system/% tests/sched/kills/% tests/sched/orders/% tests/sched/gangs/% %/tpot_test.cc %/lifeline_test.cc %/driver_line_test.cc %/recoveries_test.cc %/undoing_test.cc,$(call below,tests/sched,*_test.cc)) tests/intercept/process_stop_test.cc,lib/libsched.a lib/libsim.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS) $(SQLITE_LIBS))
+# The parts of the agent and of the supervisor with threads of their own, and who had the GPUs before.
+threads_of_agent := $(wildcard tests/sched/daemon/gpus/*_test.cc) $(addprefix tests/sched/,enforce/driver_line_test.cc enforce/recoveries_test.cc daemon/undoing_test.cc daemon/instance_lock_test.cc)
+$(call gtest,sched_test,$(filter-out tests/sched/system/% tests/sched/kills/% tests/sched/orders/% tests/sched/gangs/% %/tpot_test.cc $(threads_of_agent) %/lifeline_test.cc,$(call below,tests/sched,*_test.cc)) tests/intercept/process_stop_test.cc,lib/libsched.a lib/libsim.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS) $(SQLITE_LIBS))
 # The policies that order jobs, and the replay with which they are judged.
 $(call gtest,orders_test,$(wildcard tests/sched/orders/*_test.cc) tests/tools/support/run_tool.cc $(wildcard bench/sched/replay/*.cc),lib/libsched.a lib/libsim.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))
 $(O)/bin/tests/orders_test: | $(O)/bin/bench/order-replay
@@ -12,9 +14,8 @@ $(call program,bin/tests/sim_rank,tests/sched/gangs/rank.cc,lib/libsimclient.a l
 # Agents that die at any call, at any instruction, and at any instant.
 $(call gtest,kill_storm_test,$(wildcard tests/sched/kills/*.cc) tests/shmctl/plane/stepped_child.cc tests/sched/system/system_rig.cc,lib/libsched.a lib/libsim.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))
 $(O)/bin/tests/kill_storm_test: | $(addprefix $(O)/,bin/gpushare bin/gpushared bin/gpushare-sim bin/workloads/spin lib/sim/libcuda.so.1)
-# The parts of the agent with threads of their own.
 $(call gtest,lifeline_test,tests/sched/daemon/lifeline_test.cc sched/daemon/lifeline.cc,lib/libshmctl.a)
-$(call gtest,driver_line_test,$(addprefix tests/sched/,enforce/driver_line_test.cc enforce/recoveries_test.cc daemon/undoing_test.cc) $(wildcard sched/enforce/*.cc) sched/daemon/undoing.cc sched/step/registry.cc sched/tenants/proc_reader.cc intercept/gpu.cc,lib/libshmctl.a)
+$(call gtest,driver_line_test,$(threads_of_agent) $(wildcard sched/enforce/*.cc) $(addprefix sched/daemon/,undoing.cc instance_lock.cc lock_holders.cc gpus/joining_gpus.cc gpus/predecessors.cc) sched/step/registry.cc sched/tenants/proc_reader.cc intercept/gpu.cc,lib/libshmctl.a)
 
 # Starts the built programs, which lie beside it.
 $(call gtest,sched_system_test,$(filter-out %/mps_system_test.cc,$(wildcard tests/sched/system/*.cc)),lib/libsimclient.a lib/libshmctl.a)

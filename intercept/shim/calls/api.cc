@@ -85,8 +85,8 @@ int gpushare_read_iterations(gpushare_iterations* iterations) {
 int gpushare_read_share(unsigned n, gpushare_share* share) {
   if (attach() == 0) return GPUSHARE_NOT_ATTACHED;
   const gpushare::ShimSlot& mine = slot();
-  if (share == nullptr || n >= mine.head.gpu_count || n >= gpushare::kShimGpus)
-    return GPUSHARE_INVALID;
+  const uint32_t count = mine.head.gpu_count.load(std::memory_order_acquire);
+  if (share == nullptr || n >= count || n >= gpushare::kShimGpus) return GPUSHARE_INVALID;
   const gpushare::ShimGpu& gpu = mine.gpus[n];
   *share = {.gpu = {},
             .sms = gpu.sms.load(std::memory_order_relaxed),

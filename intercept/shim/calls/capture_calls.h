@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Wrappers of functions by which a stream begins and ends to capture a graph, and by which a graph
-// gets another one as a node. Part of wrappers.cc.
+// gets a kernel or another graph as a node. Part of wrappers.cc.
 #pragma once
 
 #include "intercept/shim/driver/table.h"
@@ -45,25 +45,30 @@ struct CaptureEnded {
   }
 };
 
-// cuGraphAddChildGraphNode, and cuGraphAddNode, whose node parameters begin with the node's kind.
+// A node is added by hand: cuGraphAddKernelNode, cuGraphAddChildGraphNode, and cuGraphAddNode,
+// whose node parameters begin with the node's kind.
 template <int index, class Signature>
 struct GraphNode;
 template <int index, class... Parameters>
 struct GraphNode<index, CUresult(Parameters...)> {
-  static constexpr int kChildGraph = 4;  // CU_GRAPH_NODE_TYPE_GRAPH
+  static constexpr int kKernel = 0, kChildGraph = 4;  // CU_GRAPH_NODE_TYPE_...
   template <class Other>
-  static bool is_child(const Other&) {
+  static bool is_concerned(const Other&) {
     return false;
   }
-  static bool is_child(CUgraph) { return true; }
-  static bool is_child(void* parameters) {
-    return parameters != nullptr && *static_cast<const int*>(parameters) == kChildGraph;
+  static bool is_concerned(CUgraph) { return true; }
+  static bool is_concerned(const void*) { return true; }  // parameters of a kernel
+  static bool is_concerned(const CUDA_KERNEL_NODE_PARAMS_v2*) { return true; }
+  static bool is_concerned(void* parameters) {
+    if (parameters == nullptr) return false;
+    const int kind = *static_cast<const int*>(parameters);
+    return kind == kKernel || kind == kChildGraph;
   }
   static CUresult call(Parameters... arguments) {
-    bool is_child_graph = false;
-    ((is_child_graph = is_child(arguments)), ...);  // the last parameter decides
-    if (is_child_graph)
-      if (Streams* all = Streams::get()) all->note_child_graph();
+    bool is_any = false;
+    ((is_any = is_concerned(arguments)), ...);  // the last parameter decides
+    if (is_any)
+      if (Streams* all = Streams::get()) all->note_built_graph();
     return real<CUresult (*)(Parameters...)>(index)(arguments...);
   }
 };

@@ -185,9 +185,13 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
         if (const CUresult refusal = all->refusal_of_wait(context_of(arguments...));
             refusal != CUDA_SUCCESS)
           return refusal;
+    constexpr bool kIsOfAll = index == kHook_cuCtxSynchronize || index == kHook_cuCtxSynchronize_v2;
     const CUresult result = [&] {
       const Waiting<index, kind> waiting;
-      return real<CUresult (*)(Parameters...)>(index)(arguments...);
+      const auto driver = real<CUresult (*)(Parameters...)>(index);
+      if constexpr (!kIsOfAll) return driver(arguments...);
+      const Seen seen;
+      return seen.note(driver(arguments...));
     }();
     after_wait<index, kind>(result);
     return result;
@@ -212,7 +216,9 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
           return use.at_home(run);
       const CUresult result = [&] {
         const Waiting<index, kind> waiting;
-        return run(use.physical());
+        if constexpr (kind != Kind::kWait) return run(use.physical());
+        const Seen seen(use.physical(), flavor);
+        return seen.note(run(use.physical()));
       }();
       after_wait<index, kind>(result);
       if (kind == Kind::kLaunch && is_too_large(result) && use.is_away()) return use.at_home(run);
@@ -226,10 +232,16 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
           return credited<has_credit, index, flavor>(
               use.physical(), nullptr, [&] { return form(arguments..., use.physical()); });
       }
-      return use.at_home([&](CUstream home) {
+      const auto run = [&](CUstream home) {
         return credited<has_credit, index, flavor>(home, function_of(arguments...),
                                                    [&] { return driver(arguments...); });
-      });
+      };
+      // It returns when what it has read is there, so all that comes before it has run.
+      if constexpr (kind == Kind::kCopy && (is_called<index>("DtoH") || is_called<index>("AtoH"))) {
+        const Seen seen(use.physical(), flavor);
+        return seen.note(use.at_home(run));
+      }
+      return use.at_home(run);
     }
   }
 };

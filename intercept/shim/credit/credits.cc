@@ -255,6 +255,22 @@ void Credits::after_launch(const Launch& launch) {
   lengths_.end(*driver_, launch.stream);
 }
 
+// Not each wait has a write behind it, so of the last ones the GPU alone would never say that they
+// were let through. A write for another stream may come after this one; then there is work there.
+void Credits::note_run(uint32_t number) {
+  std::atomic<uint32_t>& reached = slot().credit.reached;
+  if (credit_lacking(reached.load(std::memory_order_relaxed), number) > 0)
+    reached.store(number, std::memory_order_relaxed);
+}
+
+// Where the stream is not known: one that is known to have been let through.
+uint32_t Credits::last_in(CUstream stream) {
+  const uintptr_t key = key_of(stream);
+  const Entry& entry = entry_of(key);
+  const bool is_known = entry.stream.load(std::memory_order_relaxed) == key;
+  return (is_known ? entry.last : slot().credit.reached).load(std::memory_order_relaxed);
+}
+
 void Credits::on_retained(CUdevice device, CUcontext primary) {
   if (device >= 0 && device < kMostDevices)
     primaries_[device].store(primary, std::memory_order_relaxed);

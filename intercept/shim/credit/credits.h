@@ -47,6 +47,11 @@ class Credits {
   // Before the driver's call. Returns true if after_launch() is to follow.
   bool before_launch(const Launch& launch);
   void after_launch(const Launch& launch);
+  // The number of the last wait that is in line, of all streams and of one; no null handle.
+  uint32_t last() const { return slot().credit.issued.load(std::memory_order_relaxed); }
+  uint32_t last_in(CUstream stream);
+  // The host has seen that the wait with this number was let through.
+  void note_run(uint32_t number);
 
   // After the driver's calls by which contexts come and go.
   void on_retained(CUdevice device, CUcontext primary);

@@ -9,6 +9,7 @@ namespace gpushare::shim {
 struct Driver {
 #define GS_DRIVER_FUNCTIONS(X)                                                             \
   X(cuCtxGetCurrent, (CUcontext*))                                                         \
+  X(cuCtxGetDevice, (CUdevice*))                                                           \
   X(cuCtxPushCurrent_v2, (CUcontext))                                                      \
   X(cuCtxPopCurrent_v2, (CUcontext*))                                                      \
   X(cuDeviceGetPCIBusId, (char*, int, CUdevice))                                           \
@@ -41,9 +42,9 @@ struct Driver {
 
 // The newest API whose functions hooks.def lists, as cuDriverGetVersion says it. A program may get
 // from a newer driver functions that the shim does not know, whose order with others it cannot
-// keep. What 13.1 and 13.2 added is from NVIDIA's cuda-python, whose loader names every function
-// with its level and parameters.
-inline constexpr int kNewestKnown = 13020;
+// keep. What 13.1 to 13.3 added is from NVIDIA's cuda-python, which declares every function with
+// its parameters, and what 13.4 added from its release notes and the reference of the driver API.
+inline constexpr int kNewestKnown = 13040;
 
 // Null: the driver is not loaded, or lacks one of them because it is too old.
 const Driver* driver();

@@ -47,8 +47,9 @@ struct alignas(64) Device {
   Milestones milestones;
   SpinLock gathering;  // held while the legacy stream collects the dirty streams
   SpinLock lock;
-  Partitions partitions;  // protected by `lock`, like all that follows, but for `legacy`
-  uint64_t next_try_ns;   // when to look again whether a partition can make room
+  Partitions partitions;     // protected by `lock`, like all that follows, but for `legacy`
+  const ShimSlot* found_in;  // in which `gpu` is an index; null: it was not looked for yet
+  uint64_t next_try_ns;      // when to look again whether a partition can make room
   uint64_t idle_since_ns[1 + Partitions::kMost];  // by place; 0: it was not idle at the last look
   Stream* next_heirloom;  // of `own`: which may be looked at next; null: the first
   Drain drain;

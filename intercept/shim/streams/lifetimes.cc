@@ -124,6 +124,8 @@ void Streams::on_retained(CUdevice ordinal, CUcontext primary) {
   if (device.primary.load(std::memory_order_relaxed) == primary) return;
   device.ordinal = ordinal;
   find_in_slot(device);
+  // A new context is in the whole GPU, wherever the one before was.
+  if (device.gpu >= 0) slot().gpus[device.gpu].applied.store(0, std::memory_order_release);
   device.legacy.device = &device;
   device.legacy.at[0].store(GS_CU_STREAM_LEGACY, std::memory_order_relaxed);
   device.legacy.kind.store(Stream::Kind::kLegacy, std::memory_order_relaxed);
@@ -139,14 +141,16 @@ void Streams::on_retained(CUdevice ordinal, CUcontext primary) {
 void Streams::find_in_slot(Device& device) {
   char pci[32] = {};
   const ShimSlot& mine = slot();
+  const uint32_t gpus = mine.head.gpu_count.load(std::memory_order_acquire);
   int gpu = -1;
   if (driver_->cuDeviceGetPCIBusId(pci, sizeof pci, device.ordinal) == CUDA_SUCCESS)
-    for (uint32_t i = 0; i < mine.head.gpu_count && i < kShimGpus; ++i)
+    for (uint32_t i = 0; i < gpus && i < kShimGpus; ++i)
       if (::strncasecmp(mine.gpus[i].pci, pci, sizeof mine.gpus[i].pci) == 0)
         gpu = static_cast<int>(i);
   // What the slot before was told is nothing to this one.
   device.followed.store(kNeverFollowed, std::memory_order_relaxed);
   forget_prepared(device);
+  device.found_in = &mine;
   device.gpu.store(gpu, std::memory_order_release);
 }
 

@@ -203,9 +203,31 @@ void Streams::count_at_home(const Device& device) const {
   slot().home_launches[gpu].fetch_add(1, std::memory_order_relaxed);
 }
 
+// It is in a context beside the primary ones.
 void Streams::count_unknown_launch() {
-  const Device* const device = only_device_.load(std::memory_order_acquire);
-  if (device != nullptr) count_at_home(*device);
+  CUdevice ordinal = -1;
+  if (driver_->cuCtxGetDevice(&ordinal) != CUDA_SUCCESS || ordinal < 0 || ordinal >= kMostDevices)
+    return;
+  Device& device = devices_[ordinal];
+  if (device.primary.load(std::memory_order_acquire) == nullptr) say_own_context(device, ordinal);
+  count_at_home(device);
+}
+
+// The program has no primary context on that device, so nothing of it is in a partition, whatever
+// an earlier one has said.
+void Streams::say_own_context(Device& device, CUdevice ordinal) {
+  const KeepErrno errno_of_the_program;
+  const Locked locked(device.lock);
+  if (device.primary.load(std::memory_order_relaxed) != nullptr) return;
+  if (device.found_in != &slot()) {
+    device.ordinal = ordinal;
+    find_in_slot(device);
+  }
+  const int gpu = device.gpu;
+  if (gpu < 0) return;
+  if (slot().gpus[gpu].applied.load(std::memory_order_relaxed) != 0)
+    slot().gpus[gpu].applied.store(0, std::memory_order_release);
+  say(device, ShimFollows::kOwnContexts);
 }
 
 void Streams::put_milestone(Stream& stream) {
@@ -256,10 +278,12 @@ void Streams::look_after_wait() {
 }
 
 void Streams::look_up() {
+  const uint32_t gpus = slot().head.gpu_count.load(std::memory_order_relaxed);
   const bool is_new_slot = known_slot_.load(std::memory_order_relaxed) != &slot();
+  const bool are_more = known_gpus_.load(std::memory_order_relaxed) != gpus;
   for (int i = device_count_.load(std::memory_order_acquire); i-- > 0;) {
     Device& device = devices_[i];
-    if (is_new_slot) {
+    if (is_new_slot || (are_more && device.gpu < 0)) {
       const KeepErrno errno_of_the_program;
       const Locked locked(device.lock);
       if (device.primary.load(std::memory_order_relaxed) != nullptr) find_in_slot(device);
@@ -267,6 +291,7 @@ void Streams::look_up() {
     if (device.gpu >= 0) set_concern(device, kMilestoneDue, true);
   }
   if (is_new_slot) known_slot_.store(&slot(), std::memory_order_relaxed);
+  if (are_more) known_gpus_.store(gpus, std::memory_order_relaxed);
 }
 
 // --- one stream ---------------------------------------------------------------------------------

@@ -170,12 +170,14 @@ class Streams {
   // The same for a wait for a whole context (null: the current one): the driver looks at the
   // streams of that context alone, and stand-ins belong to others.
   CUresult refusal_of_wait(CUcontext context);
-  void note_child_graph() { has_child_graphs_.store(true, std::memory_order_relaxed); }
-  // For a stream that is away. Kernels of a graph that was not captured run in the whole GPU in any
-  // case. A graph within a graph must not be launched into a partition's stream: now and then the
-  // stream is done before the graph (H200, driver 580.159.04; a scene of tests/conformance).
+  // A graph has got a kernel by hand, or another graph.
+  void note_built_graph() { has_built_graphs_.store(true, std::memory_order_relaxed); }
+  // For a stream that is away. Kernels that were not captured run in the whole GPU in any case, so
+  // that the launch counts as one at home; which graphs have any is not known. A graph within a
+  // graph must not be launched into a partition's stream: now and then the stream is done before
+  // the graph (H200, driver 580.159.04; a scene of tests/conformance).
   bool launches_graphs_at_home(const Stream& stream) const {
-    return has_child_graphs_.load(std::memory_order_relaxed) ||
+    return has_built_graphs_.load(std::memory_order_relaxed) ||
            stream.device->captures_at.load(std::memory_order_relaxed) == 0;
   }
 
@@ -222,6 +224,7 @@ class Streams {
   uint64_t try_to_follow(Device& device, bool may_hold);
   ShimFollows hindrance(Device& device, int place, uint64_t now);
   void say(const Device& device, ShimFollows follows) const;
+  void say_own_context(Device& device, CUdevice ordinal);
   void look_after_wait();
   void move(Stream& stream, bool to_capture);
   void go(Stream& stream, Partitions::Place target);
@@ -278,8 +281,9 @@ class Streams {
   bool is_driver_newer_;            // than hooks.def: then no partition is made
   std::atomic<uint32_t> captures_;  // streams that capture a graph; while any does, none moves
   std::atomic<int> other_contexts_;
-  std::atomic<bool> has_child_graphs_;
+  std::atomic<bool> has_built_graphs_;
   std::atomic<const ShimSlot*> known_slot_;  // in which the devices were found
+  std::atomic<uint32_t> known_gpus_;         // that were in it then
   std::atomic<Device*> only_device_;  // with a primary context; null: there are none or several
   std::atomic<uint32_t> unknown_;  // streams that the table lacks; while it does, all are at home
   std::atomic<Stream*> all_;       // a list of all but the legacy streams; it never shrinks

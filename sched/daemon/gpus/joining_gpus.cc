@@ -9,6 +9,7 @@
 
 #include "sched/enforce/driver_line.h"
 #include "shmctl/base/log.h"
+#include "shmctl/plane/layout.h"
 
 namespace gpushare {
 namespace {
@@ -46,8 +47,9 @@ std::vector<uint32_t> JoiningGpus::look() {
     if (one.answer && take(gpu, one)) joined.push_back(gpu);
     const bool is_idle = !one.is_open && !one.opening.is_under_way();
     if (is_idle && clock_.now() >= one.again_at) begin(gpu, one);
-    say(gpu, one);
   }
+  if (has_one())
+    for (uint32_t gpu = 0; gpu < ones_.size(); ++gpu) say(gpu, ones_[gpu]);
   return joined;
 }
 
@@ -67,27 +69,32 @@ bool JoiningGpus::take(uint32_t gpu, One& one) {
   return true;
 }
 
+bool JoiningGpus::hangs(const One& one) const {
+  return one.opening.is_under_way() && clock_.now() - one.opening.since() >= DriverLine::kStuck;
+}
+
+// Empty also while nothing has come of the first try.
+std::string JoiningGpus::problem_of(const One& one) const {
+  return hangs(one) ? kHangs : one.problem;
+}
+
 // Each thing once.
-void JoiningGpus::say(uint32_t gpu, One& one) {
-  const bool hangs =
-      one.opening.is_under_way() && clock_.now() - one.opening.since() >= DriverLine::kStuck;
-  const std::string now = hangs ? kHangs : one.problem;
-  if (now.empty() && !one.is_open) return;  // nothing is known yet
-  const std::string before = std::exchange(one.said, now);
-  if (before == now) return;
-  if (now.empty())
-    log_info("GPU {} is open: it is shared from now on", gpu);
-  else
+void JoiningGpus::say(uint32_t gpu, One& one) const {
+  const std::string now = problem_of(one);
+  if (now.empty() && !one.is_open) return;
+  if (std::exchange(one.said, now) == now) return;
+  if (!now.empty())
     log_error("GPU {} {}; it is looked for again", gpu, now);
+  else if (gpu < kMaxGpus)
+    log_info("GPU {} is open: it is shared from now on", gpu);
 }
 
 Time JoiningGpus::next() const {
   Time next = Time::max();
   for (const One& one : ones_) {
-    if (one.is_open) continue;
-    const bool is_new = one.opening.is_under_way() && one.said != kHangs;
-    if (is_new) next = std::min(next, one.opening.since() + DriverLine::kStuck);
-    if (!one.opening.is_under_way()) next = std::min(next, one.again_at);
+    if (one.is_open || hangs(one)) continue;
+    next = std::min(
+        next, one.opening.is_under_way() ? one.opening.since() + DriverLine::kStuck : one.again_at);
   }
   return next;
 }
@@ -102,14 +109,22 @@ void JoiningGpus::wait(Nanos patience) {
 
 bool JoiningGpus::has_one() const { return std::ranges::any_of(ones_, &One::is_open); }
 
+bool JoiningGpus::is_expected(uint32_t gpu) const {
+  return ones_[gpu].is_open || problem_of(ones_[gpu]).empty();
+}
+
 bool JoiningGpus::has_none() const {
   return std::ranges::none_of(
       ones_, [](const One& one) { return one.is_open || one.opening.is_under_way(); });
 }
 
+bool JoiningGpus::has_hanging() const {
+  return std::ranges::any_of(ones_, [this](const One& one) { return hangs(one); });
+}
+
 std::string JoiningGpus::first_problem() const {
   for (uint32_t gpu = 0; gpu < ones_.size(); ++gpu)
-    if (const std::string why = closed_because(gpu); !why.empty())
+    if (const std::string why = problem_of(ones_[gpu]); !why.empty())
       return fmt::format("GPU {} {}", gpu, why);
   return {};
 }
@@ -121,10 +136,8 @@ void JoiningGpus::settle_support() {
 
 std::string JoiningGpus::closed_because(uint32_t gpu) const {
   if (gpu >= ones_.size() || ones_[gpu].is_open) return {};
-  const One& one = ones_[gpu];
-  if (!one.opening.is_under_way()) return one.problem;
-  if (clock_.now() - one.opening.since() >= DriverLine::kStuck) return kHangs;
-  return one.problem.empty() ? "is being opened" : one.problem;
+  const std::string problem = problem_of(ones_[gpu]);
+  return problem.empty() ? "is being opened" : problem;
 }
 
 }  // namespace gpushare

@@ -30,7 +30,8 @@ class JoiningGpus final : public Gpu {
               std::function<Result<>(uint32_t gpu)> may_open, std::function<void()> told);
 
   // Takes what has been answered, and begins what is due. Returns the GPUs that have been opened
-  // since the last call, ascending: what is known of them is in gpus() from now on.
+  // since the last call, ascending: what is known of them is in gpus() from now on. As soon as one
+  // is open the log tells of those that are not; before, the caller has more to say.
   std::vector<uint32_t> look();
   // When look() is due if nothing is told before; Time::max(): not at all.
   Time next() const;
@@ -38,9 +39,14 @@ class JoiningGpus final : public Gpu {
   void wait(Nanos patience);
 
   bool has_one() const;  // that is open
+  // Whether the GPU is open, or is being opened for the first time and does not hang so far.
+  bool is_expected(uint32_t gpu) const;
   // Whether none is open, and none is being opened.
   bool has_none() const;
-  // Of the first that is not open, in words; empty: all are.
+  // Whether one has been opened without an answer for DriverLine::kStuck. It would not answer who
+  // opens it again either.
+  bool has_hanging() const;
+  // Of the first that is not open, in words; empty: all are, or nothing has come of it so far.
   std::string first_problem() const;
   // From now on support() is what it was at this moment: what joins later changes nothing of it.
   void settle_support();
@@ -92,7 +98,9 @@ class JoiningGpus final : public Gpu {
 
   void begin(uint32_t gpu, One& one);
   bool take(uint32_t gpu, One& one);
-  void say(uint32_t gpu, One& one);
+  bool hangs(const One& one) const;
+  std::string problem_of(const One& one) const;
+  void say(uint32_t gpu, One& one) const;
 
   const std::shared_ptr<Gpu> listed_;
   const Clock& clock_;

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "shmctl/base/last_threads.h"
+#include "shmctl/base/proc_stat.h"
 
 namespace gpushare {
 namespace {
@@ -23,6 +24,11 @@ bool take(std::string_view& text, char behind, Number& number) {
 }
 
 }  // namespace
+
+void Predecessors::add(const ProcessId& process) {
+  std::erase_if(all_, [](const ProcessId& one) { return life_of(one) == Life::kEnded; });
+  all_.push_back(process);
+}
 
 Result<> Predecessors::have_left(uint32_t gpu) const {
   for (const ProcessId& process : all_)

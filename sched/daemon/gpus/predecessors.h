@@ -22,7 +22,8 @@ namespace gpushare {
 class Predecessors {
  public:
   explicit Predecessors(std::vector<ProcessId> all) : all_(std::move(all)) {}
-  void add(const ProcessId& process) { all_.push_back(process); }
+  // Forgets those of which nothing is left.
+  void add(const ProcessId& process);
 
   // Error device_or_resource_busy: one of them may have a call under way on this GPU.
   Result<> have_left(uint32_t gpu) const;

@@ -209,5 +209,15 @@ TEST_F(ControlServerTest, UsersTogetherHoldNoMoreThanThereIsRoomForAndEachHasIts
   }
 }
 
+// Nobody who starts may wait for whoever listens there.
+TEST_F(ControlServerTest, OfAnotherIsLeftAloneAlsoWhenItsQueueIsFull) {
+  const Fd listener = listen_on_socket(path_, 0600, "listen").value();
+  ASSERT_EQ(::listen(listener.get(), 0), 0);
+  const Fd waiting = connect();
+  const auto beside = ControlServer::listen(loop_, path_, nullptr);
+  ASSERT_FALSE(beside);
+  EXPECT_EQ(beside.error().code, std::errc::address_in_use);
+}
+
 }  // namespace
 }  // namespace gpushare

@@ -63,6 +63,22 @@ TEST_F(LifelineTest, SignalsTheDeathOfItsHolder) {
   EXPECT_EQ(::waitpid(child, nullptr, 0), child);
 }
 
+// An agent that is given up while its first thread does not come back: what tells its end, late,
+// says nothing of the next one.
+TEST_F(LifelineTest, IsGivenUpWhileItsHolderLivesAndSaysWhoseDeathASignalTells) {
+  const pid_t child = holder(true);
+  lifeline_ = std::move(*Lifeline::create(kSignal));
+  const pid_t next = holder(true);
+  EXPECT_FALSE(lifeline_->has_fired());
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  EXPECT_TRUE(is_signalled(30));
+  EXPECT_FALSE(lifeline_->has_fired()) << "it was the other's";
+  ASSERT_EQ(::kill(next, SIGKILL), 0);
+  EXPECT_TRUE(is_signalled(30));
+  EXPECT_TRUE(lifeline_->has_fired());
+  for (const pid_t ended : {child, next}) EXPECT_EQ(::waitpid(ended, nullptr, 0), ended);
+}
+
 TEST_F(LifelineTest, EndsQuietlyWhenItWasNeverHeld) {
   const pid_t child = holder(false);
   ::kill(child, SIGKILL);

@@ -10,47 +10,15 @@
 
 #include "shmctl/plane/ledger.h"
 #include "shmctl/program/wait.h"
+#include "tests/sched/enforce/connection.h"
 #include "tests/sched/enforce/hanging_gpu.h"
 #include "tests/sched/support/fake_proc_reader.h"
 
 namespace gpushare {
 namespace {
 
+using test::Connection;
 using test::HangingGpu;
-
-// Another connection to the same driver.
-class Connection final : public Gpu {
- public:
-  explicit Connection(std::shared_ptr<HangingGpu> driver, bool is_broken = false)
-      : driver_(std::move(driver)), is_broken_(is_broken) {}
-  std::span<const GpuInfo> gpus() const override { return driver_->gpus(); }
-  const GpuSupport& support() const override { return driver_->support(); }
-  bool knows_channel_class(uint32_t) const override { return true; }
-  Result<> freeze(uint32_t gpu, std::span<const ChannelRef> channels) override {
-    return driver_->freeze(gpu, channels);
-  }
-  Result<> thaw(uint32_t gpu, std::span<const ChannelRef> channels) override {
-    if (is_broken_) return make_error(std::errc::connection_reset, "thaw channels");
-    return driver_->thaw(gpu, channels);
-  }
-  Result<> set_slice(const GroupRef& group, Micros slice) override {
-    return driver_->set_slice(group, slice);
-  }
-  Result<Micros> slice(const GroupRef& group) override { return driver_->slice(group); }
-  Result<uint32_t> hardware_group(const GroupRef& group) override { return group.group; }
-  Result<> stop(const ProcessId&) override { return {}; }
-  Result<> resume(const ProcessId&) override { return {}; }
-  Result<SwitchBatch> read_switches(uint32_t) override { return SwitchBatch{}; }
-  std::optional<std::vector<Utilisation>> utilisation(uint32_t) override { return std::nullopt; }
-  std::unique_ptr<ObjectSearch> attach(pid_t, std::span<const ObjectRef>) override {
-    return found_at_once(ObjectSearch::Found{});
-  }
-  Result<std::vector<pid_t>> users() const override { return std::vector<pid_t>{}; }
-
- private:
-  const std::shared_ptr<HangingGpu> driver_;
-  const bool is_broken_;
-};
 
 class UndoingTest : public ::testing::Test {
  protected:
@@ -91,6 +59,7 @@ class UndoingTest : public ::testing::Test {
   const std::shared_ptr<std::atomic<bool>> may_open_ = std::make_shared<std::atomic<bool>>(true);
   const std::shared_ptr<std::atomic<int>> broken_ = std::make_shared<std::atomic<int>>(0);
   std::set<uint32_t> taken_;  // GPUs whose driver one that has died may still be asking
+  int taken_times_ = 0;       // how often it is said of any GPU from now on
   test::FakeProcReader processes_;
   MonotonicClock clock_;
   Undoing undoing_{*region_,
@@ -104,7 +73,7 @@ class UndoingTest : public ::testing::Test {
                     .resume = [](const ProcessId&) { return Result<>(); },
                     .is_free =
                         [this](uint32_t gpu) {
-                          return taken_.contains(gpu)
+                          return taken_.contains(gpu) || taken_times_-- > 0
                                      ? make_error(std::errc::device_or_resource_busy,
                                                   "wait for an earlier call")
                                      : Result<>();
@@ -122,6 +91,14 @@ TEST_F(UndoingTest, AGpuOnWhichACallOfTheDeadMayBeUnderWayIsLeftAloneUntilItIsOv
   taken_.clear();
   EXPECT_TRUE(comes_to_its_end()) << "by itself";
   EXPECT_EQ(driver_->frozen_now(), 0);
+}
+
+TEST_F(UndoingTest, ACallOfTheDeadThatIsOverSoonIsWaitedFor) {
+  taken_times_ = 4;
+  undoing_.begin(Undoing::Writer::kHasEnded);
+  undoing_.wait();
+  EXPECT_TRUE(undoing_.is_undone());
+  EXPECT_TRUE(undoing_.take_report().errors.empty());
 }
 
 TEST_F(UndoingTest, AGpuThatHangsIsWaitedForOnceAndUndoneWhenItAnswers) {

@@ -95,6 +95,28 @@ TEST_F(LeftoversTest, NobodyWaitsForTheDriverToUndoWhatIsLeft) {
   EXPECT_EQ(ledger_entries(), 0u);
 }
 
+// Both the agent and its supervisor have died, and the GPU does not answer: nobody else lets it go
+// on.
+TEST_F(LeftoversTest, WhoWasStoppedGoesOnAlsoWhileItsGpuIsNotOpen) {
+  const LedgerKey process{kA.pid, kA.start_ticks, 0, 0, 0};
+  const LedgerKey group{kB.pid, kB.start_ticks, 0, kHandlesB.client, kHandlesB.group};
+  const ChannelRef channel{kHandlesB.client, kHandlesB.first_channel};
+  ASSERT_TRUE(ledger_.begin_freeze(process, -1, {}));
+  ASSERT_TRUE(gpu_.stop(kA));
+  ASSERT_TRUE(ledger_.begin_freeze(group, 3, std::span(&channel.channel, 1)));
+  ASSERT_TRUE(gpu_.freeze(0, std::span(&channel, 1)));
+  gpu_.closed[0] = "does not answer";
+  Enforcer next(gpu_, ledger_, clock_, nullptr);
+  next.undo_leftovers(processes_);
+  EXPECT_TRUE(gpu_.stopped.empty());
+  EXPECT_EQ(calls(Kind::kThaw), 0u);
+  EXPECT_EQ(ledger_entries(), 1u) << "B's";
+  gpu_.closed.clear();
+  next.undo_leftovers(processes_);
+  EXPECT_EQ(gpu_.frozen_channels(), 0);
+  EXPECT_EQ(ledger_entries(), 0u);
+}
+
 TEST_F(LeftoversTest, WhatIsForgottenAndCannotBeThawedIsTriedAgain) {
   apply({target(kA, true), target(kB, true)});
   refuse(Kind::kThaw, std::errc::too_many_files_open);

@@ -21,6 +21,7 @@ namespace gpushare::test {
 struct QueuePace {
   std::function<uint32_t(uint32_t)> below;
   bool may_stall = true;
+  bool answers = true;  // otherwise no call comes back
 };
 
 class QueuedLine final : public DriverLine {
@@ -70,6 +71,11 @@ class QueuedLine final : public DriverLine {
     return true;
   }
 
+  // For a line whose agent has died: the call that its thread is in takes effect when it comes
+  // back.
+  bool has_call() const { return static_cast<bool>(under_way_); }
+  void come_back() { std::exchange(under_way_, nullptr)(); }
+
  private:
   bool has_work() const {
     return !freezes_.empty() || !thaws_.empty() || !questions_.empty() || !restores_.empty() ||
@@ -85,6 +91,7 @@ class QueuedLine final : public DriverLine {
   void go_on() {
     if (is_going_on_) return;  // a question asks something
     for (uint32_t steps = pace_.below(6); steps > 0 && (under_way_ || has_work()); --steps) {
+      if (under_way_ && !pace_.answers) return;
       if (pace_.may_stall && clock_.now() < stalled_until_) return;
       if (pace_.may_stall && pace_.below(300) == 0)
         stalled_until_ = clock_.now() + std::chrono::milliseconds(pace_.below(4000));

@@ -165,6 +165,10 @@ TEST(MpsGpus, AllOfTheMachineAreNotNamed) {
   EXPECT_EQ(mps_gpus({first, second}, 2), "");
   EXPECT_EQ(mps_gpus({first, second}, 3), "GPU-b,GPU-a");
   EXPECT_EQ(mps_gpus({first}, 2), "GPU-a");
+  GpuInfo unknown;
+  unknown.pci = "0000:0b:00.0";
+  EXPECT_EQ(mps_gpus({first, unknown, second}, 3), "");
+  EXPECT_EQ(mps_gpus({first, unknown, second}, 4), "GPU-b,GPU-a");
 }
 
 TEST(MpsGpus, AClientSeesNoFewerGpusThanItWouldAndNoOthers) {

@@ -228,6 +228,41 @@ TEST_F(ShimLinkTest, APlanHoldsAProcessAtAnIterationAndLetsItGo) {
   EXPECT_EQ(slot_->iterations.run_until, 0u);
 }
 
+// Another GPU was opened late, because its driver hung.
+TEST_F(ShimLinkTest, WhereAGpuJoinsLaterProgramsGoOnBeingMovedAndThereAsWell) {
+  give_default_a_part();
+  std::vector<GpuInfo> all = gpus_;
+  all.push_back(gpus_[0]);
+  all[1].index = 1;
+  all[1].pci = "0000:0a:00.0";
+  std::swap(all[0], all[1]);  // the one that joins comes first in the list
+  const Config config =
+      test::parse("[gpu.0]\nsharing = 'spatial'\n[gpu.1]\nsharing = 'spatial'\n").value();
+  share(kSpatial);
+  ASSERT_NE(connect(), nullptr);
+  launch();
+  step();
+  ASSERT_FALSE(is_closed());
+  link_->set_gpus(all, config);
+  EXPECT_FALSE(is_closed());
+  ASSERT_EQ(slot_->head.gpu_count, 2U);
+  EXPECT_STREQ(slot_->gpus[0].pci, "0000:1b:00.0") << "GPUs keep their places";
+  EXPECT_STREQ(slot_->gpus[1].pci, "0000:0a:00.0");
+  step();
+  EXPECT_EQ(entitled(), 64u) << "its part is not lost";
+  EXPECT_EQ(slot_->gpus[0].sms_entitled, 64u);
+}
+
+// A program that does not move between partitions is nobody's, and nobody holds it.
+TEST_F(ShimLinkTest, WhereTheFirstSpatialGpuJoinsLaterWhoDoesNotMoveGoesIn) {
+  share("");
+  ASSERT_NE(connect(), nullptr);
+  slot_->gate = 1;
+  share(kSpatial);
+  EXPECT_EQ(slot_->head.gpu_count, 0U);
+  EXPECT_FALSE(is_closed());
+}
+
 // Who is between two requests lends, and its next launch wakes the agent: nobody looks for it.
 TEST_F(ShimLinkTest, AProgramThatLendsStandsAtItsGateAndWakesTheAgent) {
   share("[gpu.0]\nsharing = 'spatial'\npolicy = 'tpot'\n");

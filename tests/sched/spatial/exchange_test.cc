@@ -318,6 +318,26 @@ TEST(Exchange, ADrainThatIsALieDelaysAndDoesNoMore) {
   }
 }
 
+// It said so in a smaller partition, where it is scaled to less than a nanosecond.
+TEST(Exchange, WhoseQueueIsEmptyIsToldWhenTheOthersDrainEnds) {
+  Machine machine;
+  Stream& a = machine.add("a", "25", 2ms, 8);
+  Stream& b = machine.add("b", "75", 2ms, 1);
+  b.says_drain = false;
+  machine.run_for(2s);
+  b.slot->drains[0].ns = 1;
+  b.slot->drains[0].place = 1;
+  const uint64_t before = b.slot->gpus[0].wanted;
+  machine.set("a", "75");
+  machine.set("b", "25");
+  machine.run_for(5ms);
+  EXPECT_EQ(std::popcount(a.slot->gpus[0].wanted.load()), 12) << "it is told at once";
+  EXPECT_EQ(b.slot->gpus[0].wanted, before) << "the other one drains for 56 ms";
+  machine.run_for(1s);
+  EXPECT_TRUE(machine.is_in_force());
+  EXPECT_EQ(machine.groups(b), 4);
+}
+
 TEST(Exchange, SettingsThatChangeAgainAndAgainMeanwhileAreInForceAtTheEnd) {
   Machine machine;
   Stream& a = machine.add("a", "25", 2ms, 8);

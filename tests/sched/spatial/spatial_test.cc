@@ -219,6 +219,28 @@ TEST_F(SpatialTest, WhoWaitsForItsWorkKeepsWhatItRunsIn) {
   EXPECT_NE(two.set() & had, 0u);
 }
 
+// The last waits that it put in line have no write behind them, or its gate holds what is in line.
+// So it is not known that nothing of it runs, and it lends nothing; but it does not keep for ever
+// what it was told to give up.
+TEST_F(SpatialTest, WhoHasWorkInLineAnswersInTheEnd) {
+  Program &one = come(make("a", "50")), &two = come(make("b", "50"));
+  run(100ms, {&one, &two});
+  const SmGroups had = one.set();
+  one.slot->credit.held = ShimHeld::kOnGpu;
+  one.slot->credit.issued = 7;
+  one.slot->credit.reached = 5;
+  ASSERT_TRUE(rig_.tenants.set("a", std::vector<Setting>{{"sm_percent", "10"}}, false));
+  ASSERT_TRUE(rig_.tenants.set("b", std::vector<Setting>{{"sm_percent", "90"}}, false));
+  run(GpuPartitions::kQuietWithWork - 100ms, {&two});
+  EXPECT_EQ(two.set() & had, 0u);
+  run(200ms, {&two});
+  EXPECT_NE(two.set() & had, 0u);
+  EXPECT_GT(one.groups(), 1) << "it lends nothing";
+  one.slot->credit.reached = 7;
+  run(PlannedPartition::kIdleAfter + 100ms, {&two});
+  EXPECT_EQ(one.groups(), 1);
+}
+
 // Its kernels take longer than the time after which a tenant without launches lends.
 TEST_F(SpatialTest, WhoWaitsForALongKernelLendsNothing) {
   Program &one = come(make("a", "50")), &two = come(make("b", "50"));

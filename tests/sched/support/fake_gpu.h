@@ -45,6 +45,7 @@ class FakeGpu : public Gpu {
   std::map<uint32_t, SwitchBatch> switches;  // handed out once
   std::map<pid_t, std::vector<DriverEvent>> attachable;
   std::set<uint32_t> unknown_classes;            // of channels
+  std::map<uint32_t, std::string> closed;        // GPUs that are not open, and why
   std::map<uint32_t, uint32_t> hardware_groups;  // of group handles; others are groups of their own
 
   int freezes(const ChannelRef& channel) const {
@@ -66,6 +67,10 @@ class FakeGpu : public Gpu {
   GpuSupport& support_mut() { return support_; }
 
   std::span<const GpuInfo> gpus() const override { return infos_; }
+  std::string closed_because(uint32_t gpu) const override {
+    const auto at = closed.find(gpu);
+    return at == closed.end() ? std::string() : at->second;
+  }
   const GpuSupport& support() const override { return support_; }
   bool knows_channel_class(uint32_t class_id) const override {
     return !unknown_classes.contains(class_id);

@@ -6,6 +6,7 @@
 
 #include <signal.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -17,6 +18,7 @@
 #include <map>
 #include <optional>
 
+#include "shmctl/base/last_threads.h"
 #include "tests/sched/system/system_rig.h"
 #include "tests/support/sanitized.h"
 
@@ -125,15 +127,9 @@ TEST_F(Hangs, KeepNobodyElseFrozenAtAStop) {
 // all that the process has open, as one does that a call of the driver holds.
 class HeldThread {
  public:
-  HeldThread(pid_t process, const std::string& name) {
-    for (const auto& entry :
-         std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/task")) {
-      std::string comm;
-      std::getline(std::ifstream(entry.path() / "comm"), comm);
-      if (comm == name) tid_ = std::stoi(entry.path().filename());
-    }
-    is_traced_ = tid_ > 0 && ::ptrace(PTRACE_SEIZE, tid_, nullptr, PTRACE_O_TRACEEXIT) == 0;
-  }
+  explicit HeldThread(pid_t tid)
+      : tid_(tid),
+        is_traced_(tid > 0 && ::ptrace(PTRACE_SEIZE, tid, nullptr, PTRACE_O_TRACEEXIT) == 0) {}
   ~HeldThread() { let_go(); }
   bool is_traced() const { return is_traced_; }
   // Whether it stands at its end.
@@ -149,9 +145,16 @@ class HeldThread {
   }
 
  private:
-  pid_t tid_ = 0;
-  bool is_traced_ = false, stands_ = false;
+  const pid_t tid_;
+  bool is_traced_, stands_ = false;
 };
+
+// 0: there is none.
+pid_t thread_of(pid_t process, const std::string& name) {
+  const auto threads = threads_of(process).value_or(std::vector<LastThread>());
+  const auto at = std::ranges::find(threads, name, &LastThread::name);
+  return at == threads.end() ? 0 : at->tid;
+}
 
 // The agent dies in a call of GPU 0's driver, of which its thread does not come back.
 class LastThreads : public Hangs {
@@ -164,7 +167,7 @@ class LastThreads : public Hangs {
     rig_.set_hang(0);
     ASSERT_TRUE(asks("freeze"));
     ASSERT_TRUE(eventually([&] { return is_listed(0); })) << "written ahead";
-    thread_.emplace(agent_, "gpushare-gpu0");
+    thread_.emplace(thread_of(agent_, "gpushare-gpu0"));
     ASSERT_TRUE(thread_->is_traced()) << std::strerror(errno);
     if (with_supervisor) rig_.gpushared->signal(SIGKILL);
     ::kill(agent_, SIGKILL);
@@ -209,6 +212,44 @@ TEST_F(LastThreads, KeepTheNextAgentFromNothingButTheirGpu) {
   ASSERT_TRUE(next_drives_the_other()) << log();
   EXPECT_TRUE(log().contains("a thread of it does not come back")) << log();
   come_back();
+}
+
+// Programs and tools still come to the sockets of the one that has died, and nobody takes them in.
+TEST_F(LastThreads, WhoseSocketsAreFullKeepTheNextAgentFromNothingElse) {
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  limit.rlim_cur = limit.rlim_max;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  die(/*with_supervisor=*/false);
+  std::vector<Fd> waiting;
+  for (const std::string& path : {rig_.socket, rig_.folder + "/shim.sock"}) do {
+      waiting.push_back(connect_to(path, SOCK_NONBLOCK));
+    } while (waiting.back().is_open());
+  EXPECT_GT(waiting.size(), 100U);
+  ASSERT_TRUE(next_drives_the_other()) << log();
+  EXPECT_FALSE(log().contains("no SM partitions")) << log();
+  come_back();
+}
+
+// The first thread, which may be in any call, and at whose end the supervisor would be told that
+// its agent dies.
+TEST_F(Hangs, OfADeadAgentsFirstThreadDoNothingToTheNextOne) {
+  start();
+  HeldThread first(agent_);
+  ASSERT_TRUE(first.is_traced()) << std::strerror(errno);
+  ::kill(agent_, SIGKILL);
+  ASSERT_TRUE(eventually([&] { return first.stands(); }));
+  ASSERT_TRUE(eventually([&] {
+    return rig_.agent_pid() != agent_ && rig_.agent_pid() != 0 &&
+           std::string(rig_.snapshot().agent.observe_only_reason).contains("is not open");
+  })) << log();
+  EXPECT_TRUE(is_listed(0) && is_listed(1));
+  first.let_go();
+  EXPECT_TRUE(eventually([&] {
+    return is_known(0) && is_frozen(0) && is_known(1) && is_frozen(1);
+  })) << log();
+  EXPECT_FALSE(log().contains("process " + std::to_string(programs_[0]->pid()) + " thawed"))
+      << "the supervisor undoes nothing: " << log();
 }
 
 TEST_F(LastThreads, KeepTheNextSupervisorFromNothingButTheirGpu) {

@@ -93,7 +93,8 @@ class MpsSystem : public ::testing::Test {
     return text.substr(0, text.find('\n'));
   }
 
-  SystemRig rig_{config("spatial")};
+  explicit MpsSystem(unsigned gpus = 1) : rig_(config("spatial"), gpus) {}
+  SystemRig rig_;
 };
 
 TEST_F(MpsSystem, ProgramsOfASpatialGpuBecomeClientsUntold) {
@@ -103,6 +104,35 @@ TEST_F(MpsSystem, ProgramsOfASpatialGpuBecomeClientsUntold) {
   std::string first;
   std::getline(calls, first);
   EXPECT_EQ(first, "-d -multiuser-server GPUS=");
+}
+
+class MpsOfTwoGpus : public MpsSystem {
+ protected:
+  MpsOfTwoGpus() : MpsSystem(2) {
+    rig_.write_config(config("spatial") + "[gpu.1]\nsharing = \"spatial\"\n");
+  }
+  // What each daemon was started for, so far.
+  std::vector<std::string> started_for() const {
+    std::vector<std::string> all;
+    std::ifstream calls(in_pipe("calls"));
+    for (std::string line; std::getline(calls, line);)
+      if (line.starts_with("-d ")) all.push_back(line.substr(line.find("GPUS=")));
+    return all;
+  }
+};
+
+TEST_F(MpsOfTwoGpus, ServesTheOneThatIsSlowToOpenFromTheBegin) {
+  rig_.set_hang(1);
+  rig_.start_agent();
+  ASSERT_TRUE(eventually([&] { return !started_for().empty(); }));
+  const std::string log = rig_.output("agent.log");
+  const bool was_given_up = log.find("GPU 1 does not answer") < log.find("MPS: control daemon");
+  if (!was_given_up) EXPECT_EQ(started_for()[0], "GPUS=") << "this machine is not that slow";
+  EXPECT_TRUE(eventually([&] { return started_for().back().starts_with("GPUS=GPU-"); }))
+      << "one that hangs keeps the other from nothing: " << rig_.output("agent.log");
+  rig_.set_hang(1, false);
+  EXPECT_TRUE(eventually([&] { return started_for().back() == "GPUS="; }))
+      << rig_.output("agent.log");
 }
 
 TEST_F(MpsSystem, OutlivesTheAgentAndIsTakenUpByTheNext) {

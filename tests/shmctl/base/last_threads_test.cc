@@ -27,6 +27,7 @@ class LastThreads : public ::testing::Test {
     pid_t tid;
     const char* name;
     char state;
+    bool is_exiting = false;
   };
   void add(pid_t pid, std::initializer_list<Thread> threads, const char* signals) {
     for (const Thread& thread : threads) {
@@ -41,8 +42,8 @@ class LastThreads : public ::testing::Test {
     }
   }
   static std::string line(const Thread& thread) {
-    return std::to_string(thread.tid) + " (" + thread.name + ") " + thread.state +
-           " 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 77 1 2\n";
+    return std::to_string(thread.tid) + " (" + thread.name + ") " + thread.state + " 1 7 7 0 -1 " +
+           (thread.is_exiting ? "4194564" : "4194560") + " 1 2 3 4 5 6 7 8 20 0 1 0 77 1 2\n";
   }
   std::string root() const { return folder_.path(); }
   bool has_died(const ProcessId& process) const { return gpushare::has_died(process, root()); }
@@ -73,6 +74,13 @@ TEST_F(LastThreads, AKilledOneWhoseFirstThreadIsLeftMayAskAnyGpu) {
   add(7, {{7, "gpushared", 'D'}}, kKilled);
   EXPECT_TRUE(has_died({7, 77}));
   EXPECT_TRUE(may_ask(7, 3));
+}
+
+// It was not killed, or has taken the signal: what it still does is to close what it has open.
+TEST_F(LastThreads, OneWhoseFirstThreadDoesNotComeToItsEndHasDiedAndAsksNoGpu) {
+  add(7, {{7, "gpushared", 'D', /*is_exiting=*/true}}, kNoSignals);
+  EXPECT_TRUE(has_died({7, 77}));
+  EXPECT_FALSE(may_ask(7, 3));
 }
 
 TEST_F(LastThreads, OneThatAsksAllGpusMayAskEach) {

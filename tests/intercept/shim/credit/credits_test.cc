@@ -66,6 +66,23 @@ TEST_F(Credit, WhatRunsOnWithoutMoreCreditIsBounded) {
   EXPECT_LE(the_gpu->run_ns() - before, uint64_t{Credits::kSpacingNs} + kShort);
 }
 
+// The last waits have no write behind them, so the GPU alone does not say that they were let
+// through.
+TEST_F(Credit, WhatTheHostHasSeenToRunWasLetThrough) {
+  for (int i = 0; i < 2000 || credit().issued == credit().reached; ++i) {
+    launch(stream_, kShort);
+    the_gpu->run();
+    ASSERT_LT(i, 3000);
+  }
+  const uint32_t reached = credit().reached;
+  credits().note_run(credits().last_in(the_gpu->create(false)));
+  EXPECT_EQ(credit().reached, reached) << "of that stream nothing is known";
+  credits().note_run(credits().last_in(stream_));
+  EXPECT_EQ(credit().reached, credit().issued);
+  credits().note_run(reached);
+  EXPECT_EQ(credit().reached, credit().issued) << "it does not go back";
+}
+
 TEST_F(Credit, AGraphIsHeldAsAWhole) {
   launch(stream_, 3'000'000, true);
   launch(stream_, 3'000'000, true);

@@ -47,6 +47,12 @@ constexpr bool has_no_floats<CUresult(Parameters...)> =
 #if CUDA_VERSION < 13020
 #define GS_NEWER_13020 ~, GS_KEEP
 #endif
+#if CUDA_VERSION < 13030
+#define GS_NEWER_13030 ~, GS_KEEP
+#endif
+#if CUDA_VERSION < 13040
+#define GS_NEWER_13040 ~, GS_KEEP
+#endif
 #define GS_SECOND(first, second, ...) second
 #define GS_CHOSEN(...) GS_SECOND(__VA_ARGS__)
 #define GS_KEEP(base, symbol, since, parameters)

@@ -106,6 +106,7 @@ GS_UNUSED(cuDevSmResourceSplitByCount,
 GS_UNUSED(cuDevResourceGenerateDesc, (CUdevResourceDesc*, CUdevResource*, unsigned))
 GS_UNUSED(cuGreenCtxStreamCreate, (CUstream*, CUgreenCtx, unsigned, int))
 GS_UNUSED(cuCtxGetCurrent, (CUcontext*))
+GS_UNUSED(cuCtxGetDevice, (CUdevice*))
 GS_UNUSED(cuCtxPushCurrent_v2, (CUcontext))
 GS_UNUSED(cuCtxPopCurrent_v2, (CUcontext*))
 GS_UNUSED(cuDeviceGetPCIBusId, (char*, int, CUdevice))

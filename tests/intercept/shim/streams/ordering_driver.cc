@@ -9,6 +9,7 @@ std::unique_ptr<FakeGpu> the_gpu;
 std::function<void()> other_threads;
 int driver_version = kNewestKnown;
 const CUcontext kContext = reinterpret_cast<CUcontext>(uintptr_t{0x500});
+CUcontext current_context = kContext;
 
 namespace {
 
@@ -20,7 +21,8 @@ void meanwhile() {
 }
 
 constinit const Driver kDriver{
-    .cuCtxGetCurrent = [](CUcontext* context) { return *context = kContext, CUDA_SUCCESS; },
+    .cuCtxGetCurrent = [](CUcontext* context) { return *context = current_context, CUDA_SUCCESS; },
+    .cuCtxGetDevice = [](CUdevice* device) { return *device = 0, CUDA_SUCCESS; },
     .cuCtxPushCurrent_v2 = [](CUcontext) { return CUDA_SUCCESS; },
     .cuCtxPopCurrent_v2 = [](CUcontext*) { return CUDA_SUCCESS; },
     .cuDeviceGetPCIBusId =

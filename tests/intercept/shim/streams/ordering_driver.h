@@ -153,7 +153,8 @@ extern std::unique_ptr<FakeGpu> the_gpu;
 extern std::function<void()> other_threads;
 // What it says of itself.
 extern int driver_version;
-// The primary context of the one device, always current.
+// The primary context of the one device, and the one that is current in all threads.
 extern const CUcontext kContext;
+extern CUcontext current_context;
 
 }  // namespace gpushare::shim

@@ -160,6 +160,29 @@ TEST_F(StreamsTest, AsManyStreamsAsEverComeOneAfterTheOther) {
   EXPECT_EQ(slot_->gpus[0].applied, 1u);
 }
 
+// It waits for the streams that have work, and looks at no others.
+TEST_F(StreamsTest, AnOperationOfTheLegacyStreamCostsTheSameWithManyStreams) {
+  const auto calls_with = [&](int streams) {
+    start_over();
+    move_to(1);
+    std::vector<CUstream> made;
+    for (int i = 0; i < streams; ++i) made.push_back(new_stream());
+    for (const CUstream stream : made) launch(stream);
+    launch(kLegacy);
+    int calls = 0;
+    other_threads = [&] { ++calls; };
+    for (int i = 0; i < 8; ++i) {
+      launch(made[0]);
+      launch(kLegacy);
+    }
+    other_threads = {};
+    return calls;
+  };
+  const int with_few = calls_with(2);
+  EXPECT_GT(with_few, 0);
+  EXPECT_EQ(calls_with(1000), with_few);
+}
+
 // An agent that dies and comes back, or its successor, gives the process another slot.
 TEST_F(StreamsTest, ANewSlotIsAnsweredAlsoWhenItWantsTheSame) {
   const CUstream stream = new_stream();
@@ -209,6 +232,38 @@ TEST_F(StreamsTest, LaunchesOutsideAWantedPartitionAreCounted) {
   streams().count_other_contexts(-1);
   launch(stream);
   EXPECT_EQ(slot_->home_launches[0], 2u);
+}
+
+// PyCUDA and others have no primary context at all, or give it back.
+TEST_F(StreamsTest, AProgramWithContextsOfItsOwnAloneIsInNoPartitionAndSaysWhy) {
+  const CUstream stream = new_stream();
+  move_to(1);
+  launch(stream);
+  ASSERT_EQ(slot_->gpus[0].applied, 1u);
+  streams().before_release(0, false);
+  streams().count_other_contexts(1);
+  current_context = reinterpret_cast<CUcontext>(uintptr_t{0x501});
+  const CUstream own = new_stream();
+  launch(own);
+  launch(kLegacy);
+  EXPECT_EQ(slot_->gpus[0].applied, 0u);
+  EXPECT_EQ(slot_->gpus[0].follows, ShimFollows::kOwnContexts);
+  EXPECT_EQ(slot_->home_launches[0], 2u);
+  current_context = kContext;
+}
+
+// The context that was in the partition is gone, and nothing can be made in the next one.
+TEST_F(StreamsTest, ANewContextIsNotWhereTheOneBeforeWas) {
+  const CUstream stream = new_stream();
+  move_to(1);
+  launch(stream);
+  ASSERT_EQ(slot_->gpus[0].applied, 1u);
+  streams().before_release(0, true);
+  streams().count_other_contexts(1);
+  streams().on_retained(0, kContext);
+  launch(new_stream());
+  EXPECT_EQ(slot_->gpus[0].applied, 0u);
+  EXPECT_EQ(slot_->gpus[0].follows, ShimFollows::kOwnContexts);
 }
 
 // What runs where the stream was before is not there.

@@ -93,11 +93,16 @@ TEST_F(JoiningGpusTest, OneThatHangsJoinsWhenItAnswers) {
   EXPECT_EQ(gpus_->gpus()[0].name, "opened");
   EXPECT_EQ(gpus_->gpus()[1].name, "");
   EXPECT_EQ(gpus_->closed_because(1), "is being opened");
+  EXPECT_EQ(gpus_->first_problem(), "") << "not yet";
+  EXPECT_FALSE(gpus_->has_hanging());
   EXPECT_EQ(gpus_->next(), clock_.now() + 2s) << "then the log says it";
+  EXPECT_TRUE(gpus_->is_expected(1));
   clock_.advance(2s);
+  EXPECT_FALSE(gpus_->is_expected(1));
   EXPECT_TRUE(gpus_->look().empty());
   EXPECT_TRUE(gpus_->closed_because(1).starts_with("does not answer"));
   EXPECT_EQ(gpus_->first_problem(), "GPU 1 " + gpus_->closed_because(1));
+  EXPECT_TRUE(gpus_->has_hanging());
   EXPECT_EQ(gpus_->next(), Time::max());
   clock_.advance(1h);
   EXPECT_TRUE(gpus_->look().empty());
@@ -106,6 +111,27 @@ TEST_F(JoiningGpusTest, OneThatHangsJoinsWhenItAnswers) {
   EXPECT_EQ(joined_with(1), std::vector<uint32_t>{1});
   EXPECT_EQ(gpus_->gpus()[1].name, "opened");
   EXPECT_EQ(gpus_->first_problem(), "");
+  EXPECT_FALSE(gpus_->has_hanging());
+}
+
+// Whoever has no GPU at all says so, and opens the driver anew every two seconds.
+TEST_F(JoiningGpusTest, SaysOfNoneThatItRefusesBeforeOneIsOpen) {
+  listed_->set({}, {0, 1, 2});
+  begin();
+  testing::internal::CaptureStderr();
+  gpus_->wait(60s);
+  EXPECT_TRUE(gpus_->look().empty());
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_TRUE(gpus_->has_none());
+  EXPECT_TRUE(gpus_->first_problem().starts_with("GPU 0 is not open: open a GPU"));
+  listed_->set({}, {1});
+  testing::internal::CaptureStderr();
+  clock_.advance(JoiningGpus::kAgain);
+  (void)joined_with(0);
+  (void)joined_with(2);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(said.contains("GPU 1 is not open")) << said;
+  EXPECT_FALSE(said.contains("GPU 0")) << said;
 }
 
 TEST_F(JoiningGpusTest, OneThatRefusesIsAskedAgain) {
@@ -114,6 +140,8 @@ TEST_F(JoiningGpusTest, OneThatRefusesIsAskedAgain) {
   gpus_->wait(60s);
   EXPECT_EQ(gpus_->look(), (std::vector<uint32_t>{1, 2}));
   EXPECT_TRUE(gpus_->closed_because(0).starts_with("is not open: open a GPU"));
+  EXPECT_FALSE(gpus_->is_expected(0));
+  EXPECT_TRUE(gpus_->is_expected(1));
   EXPECT_EQ(gpus_->next(), clock_.now() + JoiningGpus::kAgain);
   EXPECT_TRUE(gpus_->look().empty());
   EXPECT_EQ(listed_->tries(0), 1);

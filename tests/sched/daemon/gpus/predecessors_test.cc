@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/daemon/gpus/predecessors.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -21,6 +22,15 @@ TEST(Predecessors, AreWrittenAndReadAgain) {
   EXPECT_EQ(Predecessors::parse(""), std::vector<ProcessId>{});
   for (const char* wrong : {"4711", "4711:", "x:1", "4711:1;4712:1", "0:1", "-4:1", ":1", "1:2 "})
     EXPECT_EQ(Predecessors::parse(wrong), std::nullopt) << wrong;
+}
+
+// Each agent is told all of them on its command line.
+TEST(Predecessors, AreForgottenWhenNothingIsLeftOfThem) {
+  const ProcessId self{::getpid(), start_ticks_of(::getpid())};
+  Predecessors before({{self.pid, self.start_ticks + 1}, self});
+  before.add({self.pid, self.start_ticks + 2});
+  EXPECT_EQ(before.text(),
+            fmt::format("{}:{},{}:{}", self.pid, self.start_ticks, self.pid, self.start_ticks + 2));
 }
 
 TEST(Predecessors, HaveLeftAGpuThatNoThreadOfTheirsAsks) {
