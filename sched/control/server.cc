@@ -180,7 +180,7 @@ struct ControlServer::Impl::Session : std::enable_shared_from_this<Session> {
   void close() {
     if (!socket.is_open()) return;
     ErrorCode ignored;
-    socket.close(ignored);
+    (void)socket.close(ignored);
     trace_end.cancel();
     is_tracing = false;
     const auto owner = server.lock();
@@ -319,7 +319,7 @@ void ControlServer::Impl::ask_for_group() {
 
 void ControlServer::Impl::close_all() {
   ErrorCode ignored;
-  acceptor.close(ignored);
+  (void)acceptor.close(ignored);
   look.cancel();
   requests.clear();
   laters.clear();

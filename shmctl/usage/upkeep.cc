@@ -258,7 +258,8 @@ Result<> make_usage_room(Database& database, uint64_t bytes) {
   int64_t freed = 0;
   for (const PackRow& pack : chosen.packs) {
     gone.push_back(pack.id);
-    if ((freed += pack.bytes) >= static_cast<int64_t>(bytes)) break;
+    freed += pack.bytes;
+    if (freed >= static_cast<int64_t>(bytes)) break;
   }
   return drop_packs(database, gone);
 }

@@ -77,7 +77,7 @@ class Session : public std::enable_shared_from_this<Session> {
   }
   void close() {
     error_code ignored;
-    stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    (void)stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
   }
 
   beast::tcp_stream stream_;
@@ -138,12 +138,12 @@ Result<std::unique_ptr<HttpServer>> HttpServer::listen(asio::io_context& loop,
     return std::unexpected(
         Error{std::error_code(failure), kStep, address + " port " + std::to_string(port)});
   };
-  impl->acceptor.open(endpoint.protocol(), failure);
+  (void)impl->acceptor.open(endpoint.protocol(), failure);
   if (failure) return refused();
-  impl->acceptor.set_option(tcp::acceptor::reuse_address(true), failure);
-  impl->acceptor.bind(endpoint, failure);
+  (void)impl->acceptor.set_option(tcp::acceptor::reuse_address(true), failure);
+  (void)impl->acceptor.bind(endpoint, failure);
   if (failure) return refused();
-  impl->acceptor.listen(asio::socket_base::max_listen_connections, failure);
+  (void)impl->acceptor.listen(asio::socket_base::max_listen_connections, failure);
   if (failure) return refused();
   impl->accept();
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
@@ -151,7 +151,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::listen(asio::io_context& loop,
 
 HttpServer::~HttpServer() {
   error_code ignored;
-  impl_->acceptor.close(ignored);
+  (void)impl_->acceptor.close(ignored);
 }
 
 uint16_t HttpServer::port() const {

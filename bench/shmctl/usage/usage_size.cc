@@ -42,7 +42,7 @@ int run(const std::string& path, uint32_t gpus, uint32_t tenants, uint32_t days,
   double longest_ms = 0;
   for (uint32_t i = 0; i < samples; ++i) {
     UsageWrite what;
-    what.start = kBegin + 10 * i;
+    what.start = kBegin + WallSeconds{10} * i;
     what.sample.watched_ms = 10'000;
     for (uint32_t tenant = 0; tenant < tenants; ++tenant)
       for (uint32_t gpu = 0; gpu < gpus; ++gpu) {

@@ -24,6 +24,7 @@ namespace gpushare {
 namespace {
 
 constexpr WallSeconds kBegin = 1'800'000'000;  // a whole hour
+constexpr WallSeconds at(int64_t sample) { return kBegin + 10 * sample; }
 
 UsageWrite write_of(WallSeconds start, uint64_t used_ms = 4000, const std::string& tenant = "a") {
   UsageWrite what;
@@ -106,7 +107,7 @@ NumberedSamples samples_like_measured_ones(std::mt19937_64& random, uint32_t cou
         return random() % 9 == 0 ? random() : random() % most;
       };
       sample.amounts[series * series] = {.used_ms = 1 + some(40),
-                                         .entitled_ms = 100 * i,
+                                         .entitled_ms = uint64_t{100} * i,
                                          .waiting_ms = series % 2 == 0 ? some(2000) : 0,
                                          .p99_us = series == 7 ? 70'000 + some(400) : 0,
                                          .target_us = series == 7 ? 80'000U : 0};
@@ -139,7 +140,7 @@ TEST(UsagePack, AByteThatIsWrongIsNoticed) {
 
 TEST_F(UsageFile, ASampleIsInEveryLengthOfTime) {
   UsageStore store = open();
-  for (int i = 0; i < 60; ++i) ASSERT_TRUE(store.write(write_of(kBegin + 10 * i)));
+  for (int i = 0; i < 60; ++i) ASSERT_TRUE(store.write(write_of(at(i))));
   const UsageHistory fine = read();
   EXPECT_EQ(fine.step, 10);
   EXPECT_EQ(fine.samples.size(), 60U);
@@ -171,7 +172,7 @@ TEST_F(UsageFile, ATenantIsShownWithThoseBelowItAndNotThoseThatBeginLikeIt) {
 TEST_F(UsageFile, ATimeThatComesTwiceIsAdded) {
   UsageStore store = open();
   for (int i = 0; i < 2; ++i)
-    for (int at = 0; at < 6; ++at) ASSERT_TRUE(store.write(write_of(kBegin + 10 * at)));
+    for (int step = 0; step < 6; ++step) ASSERT_TRUE(store.write(write_of(at(step))));
   const UsageHistory history = read();
   EXPECT_EQ(used_ms(history), 48'000U);
   EXPECT_EQ(history.samples.begin()->second.watched_ms, 20'000U);
@@ -180,7 +181,7 @@ TEST_F(UsageFile, ATimeThatComesTwiceIsAdded) {
 TEST_F(UsageFile, AClockThatWasInTheNextCenturyLosesNothing) {
   UsageStore store = open();
   ASSERT_TRUE(store.write(write_of(kBegin)));
-  for (int i = 0; i < 200; ++i) ASSERT_TRUE(store.write(write_of(kBegin + 3'000'000'000 + 10 * i)));
+  for (int i = 0; i < 200; ++i) ASSERT_TRUE(store.write(write_of(3'000'000'000 + at(i))));
   ASSERT_TRUE(store.write(write_of(kBegin + 10)));
   EXPECT_EQ(used_ms(read()), 8000U);
 }
@@ -188,8 +189,8 @@ TEST_F(UsageFile, AClockThatWasInTheNextCenturyLosesNothing) {
 TEST_F(UsageFile, WhatIsPackedIsAddedToAndRead) {
   {
     UsageStore store = open();
-    for (int i = 0; i < 100; ++i) ASSERT_TRUE(store.write(write_of(kBegin + 10 * i)));
-    for (int i = 0; i < 30; ++i) ASSERT_TRUE(store.write(write_of(kBegin + 10 * i, 1)));
+    for (int i = 0; i < 100; ++i) ASSERT_TRUE(store.write(write_of(at(i))));
+    for (int i = 0; i < 30; ++i) ASSERT_TRUE(store.write(write_of(at(i), 1)));
   }
   EXPECT_GT(ask("SELECT count(*) FROM packs WHERE tier=0"), 10);
   EXPECT_LE(ask("SELECT count(*) FROM samples"), 40);
@@ -238,7 +239,7 @@ TEST_F(UsageFile, AWeekOfFiftyTenantsOnEightGpusFits) {
 TEST_F(UsageFile, SeriesThatNothingNamesGo) {
   {
     UsageStore store = open();
-    for (int i = 0; i < 60; ++i) ASSERT_TRUE(store.write(write_of(kBegin + 10 * i)));
+    for (int i = 0; i < 60; ++i) ASSERT_TRUE(store.write(write_of(at(i))));
   }
   {
     auto database = Database::open(options_.path);
@@ -249,7 +250,7 @@ TEST_F(UsageFile, SeriesThatNothingNamesGo) {
   }
   {
     UsageStore store = open();
-    for (int i = 0; i < 60; ++i) ASSERT_TRUE(store.write(write_of(kBegin + 10 * (60 + i))));
+    for (int i = 0; i < 60; ++i) ASSERT_TRUE(store.write(write_of(at(60 + i))));
   }
   EXPECT_EQ(ask("SELECT count(*) FROM series"), 1);
   EXPECT_EQ(used_ms(read()), 480'000U);
@@ -265,7 +266,7 @@ TEST_F(UsageFile, AFileOfTheFirstLayoutIsTakenOver) {
     {
       auto store = UsageStore::open(options);
       ASSERT_TRUE(store);
-      for (int i = 0; i < 100; ++i) ASSERT_TRUE(store->write(write_of(kBegin + 10 * i)));
+      for (int i = 0; i < 100; ++i) ASSERT_TRUE(store->write(write_of(at(i))));
     }
     {
       auto database = Database::open(options_.path);
@@ -279,7 +280,7 @@ TEST_F(UsageFile, AFileOfTheFirstLayoutIsTakenOver) {
       auto insertion = database->prepare("INSERT INTO samples VALUES(0,?,?)");
       ASSERT_TRUE(insertion);
       for (int i = 0; is_full && i < 1700; ++i) {
-        insertion->bind(0, i * 10);
+        insertion->bind(0, int64_t{i} * 10);
         insertion->bind_bytes(1, bytes);
         ASSERT_TRUE(insertion->run());
       }
@@ -289,7 +290,7 @@ TEST_F(UsageFile, AFileOfTheFirstLayoutIsTakenOver) {
     auto store = UsageStore::open(options);
     ASSERT_TRUE(store) << store.error().message();
     for (int i = 100; i < 300; ++i) {
-      const auto written = store->write(write_of(kBegin + 10 * i));
+      const auto written = store->write(write_of(at(i)));
       ASSERT_TRUE(written) << i << ": " << written.error().message();
     }
     EXPECT_EQ(used_ms(read()), 1'200'000U);
@@ -301,7 +302,7 @@ TEST_F(UsageFile, AFileOfTheFirstLayoutIsTakenOver) {
 TEST_F(UsageFile, APackThatIsBrokenIsLeftOutAndSaid) {
   {
     UsageStore store = open();
-    for (int i = 0; i < 100; ++i) ASSERT_TRUE(store.write(write_of(kBegin + 10 * i)));
+    for (int i = 0; i < 100; ++i) ASSERT_TRUE(store.write(write_of(at(i))));
   }
   {
     auto database = Database::open(options_.path);
@@ -336,7 +337,7 @@ TEST_F(UsageFile, AFileOfANewerLayoutIsLeftAlone) {
 TEST_F(UsageFile, ABrokenFileIsSetAsideAndANewOneBegins) {
   {
     UsageStore store = open();
-    for (int i = 0; i < 100; ++i) ASSERT_TRUE(store.write(write_of(kBegin + 10 * i)));
+    for (int i = 0; i < 100; ++i) ASSERT_TRUE(store.write(write_of(at(i))));
   }
   {
     std::fstream file(options_.path, std::ios::in | std::ios::out | std::ios::binary);
@@ -383,7 +384,7 @@ TEST_F(UsageFile, AReadersLocksDoNotKeepTheWriterFromWriting) {
   }
   int state = 0;
   ::waitpid(child, &state, WUNTRACED);
-  for (int i = 1; i < 1000; ++i) ASSERT_TRUE(store.write(write_of(kBegin + 10 * i)));
+  for (int i = 1; i < 1000; ++i) ASSERT_TRUE(store.write(write_of(at(i))));
   ::kill(child, SIGKILL);
   ::waitpid(child, &state, 0);
   EXPECT_LT(std::filesystem::file_size(options_.path + "-wal"), 4U << 20);
@@ -398,7 +399,7 @@ TEST_F(UsageFile, NeverExceedsItsLimit) {
     what.sample.amounts[{.tenant = std::to_string(tenant)}] = {
         .used_ms = 12'345, .entitled_ms = 12'345, .waiting_ms = 12'345};
   for (int i = 0; i < 1200; ++i) {
-    what.start = kBegin + 10 * i;
+    what.start = at(i);
     const auto written = store->write(what);
     ASSERT_TRUE(written) << i << ": " << written.error().message();
   }
@@ -423,7 +424,7 @@ TEST_F(UsageFile, SurvivesAHundredKillsWhileWriting) {
       auto store = UsageStore::open(options_);
       if (!store) ::_exit(1);
       for (uint32_t i = said;; ++i) {
-        if (!store->write(write_of(kBegin + 10 * (i % 300), 1))) ::_exit(2);
+        if (!store->write(write_of(at(i % 300), 1))) ::_exit(2);
         if (::write(pipe[1], "x", 1) != 1) ::_exit(3);
       }
     }
@@ -453,11 +454,11 @@ TEST_F(UsageFile, IsReadWholeWhileItIsWritten) {
   if (child == 0) {
     auto store = UsageStore::open(options_);
     for (uint32_t i = 0; store && i < 100'000; ++i)
-      if (!store->write(write_of(kBegin + 10 * (i % 300), 1))) break;
+      if (!store->write(write_of(at(i % 300), 1))) break;
     ::_exit(1);
   }
   uint64_t before = 0;
-  for (int looks = 0; looks < 50; ++looks) {
+  for (int looks = 0; looks < 50 || before == 0; ++looks) {  // the writer may begin late
     const UsageHistory history = read();
     EXPECT_EQ(history.broken, 0U);
     uint64_t of_jobs = 0;
@@ -489,7 +490,7 @@ class UsageOnASmallDisk : public UsageFile {
     return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
   }
   bool is_written(UsageStore& store, int i) {
-    const auto written = store.write(write_of(kBegin + 10 * i, 1));
+    const auto written = store.write(write_of(at(i), 1));
     if (!written) std::fprintf(stderr, "%d: %s\n", i, written.error().message().c_str());
     return written.has_value();
   }
@@ -504,7 +505,7 @@ TEST_F(UsageOnASmallDisk, WhatAnotherProgramFillsIsWrittenAgainWhenThereIsRoom) 
     const std::string filling = folder_.at("filling");
     std::ofstream(filling) << std::string(8 << 20, 'x');
     // What is in the log already takes some more.
-    while (store->write(write_of(kBegin + 10 * i, 1)))
+    while (store->write(write_of(at(i), 1)))
       if (++i > 10'000) return false;
     store.reset();
     if (const auto read = read_usage(options_.path, {.since = kBegin, .until = kBegin + 100'000});
@@ -527,7 +528,7 @@ TEST_F(UsageOnASmallDisk, ADiskThatIsSmallerThanTheLimitHoldsTheLatest) {
     UsageWrite what = write_of(kBegin);
     std::mt19937 random(8);
     for (int i = 0; i < 900; ++i) {
-      what.start = kBegin + 10 * i;
+      what.start = at(i);
       for (int tenant = 0; tenant < 200; ++tenant)
         what.sample.amounts[{.tenant = std::to_string(tenant)}] = {.used_ms = random(),
                                                                    .entitled_ms = random()};
