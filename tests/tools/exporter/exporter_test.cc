@@ -4,6 +4,10 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
 #include "tests/tools/support/fake_plane.h"
 #include "tests/tools/support/run_tool.h"
 #include "tests/tools/support/temp_dir.h"
@@ -11,22 +15,38 @@
 namespace gpushare {
 namespace {
 
+using namespace std::chrono_literals;
+
 const std::string kRegion = "/gpushare-exporter-test-" + std::to_string(::getpid());
 const std::string kVariable = "GPUSHARE_REGION=" + kRegion;
 
+// A made-up control plane that stays fresh, however long a reader takes to start.
 class Plane {
  public:
-  Plane() : plane_(ControlPlane::create(kRegion).value()) { publish(); }
-  ~Plane() { EXPECT_TRUE(ControlPlane::remove(kRegion)); }
+  Plane() : plane_(ControlPlane::create(kRegion).value()) {
+    publish();
+    publisher_ = std::jthread([this](const std::stop_token& stop) {
+      std::mutex mutex;
+      std::unique_lock lock(mutex);
+      std::condition_variable_any ended;
+      while (!ended.wait_for(lock, stop, 100ms, [&] { return stop.stop_requested(); })) publish();
+    });
+  }
+  ~Plane() {
+    publisher_ = {};
+    EXPECT_TRUE(ControlPlane::remove(kRegion));
+  }
   Plane(const Plane&) = delete;
   Plane& operator=(const Plane&) = delete;
+
+ private:
   void publish() {
     write_plane(plane_.region(),
                 fake_snapshot({.gpus = 1, .processes = 7, .agent_pid = 1}, MonotonicClock().now()));
   }
 
- private:
   ControlPlane plane_;
+  std::jthread publisher_;
 };
 
 struct Exporter {
