@@ -37,6 +37,8 @@
  *	the CUDA driver sets its graphics group to 2048 us at its start.
  * @GS_RULE_OWN: It is allowed on what the caller itself created.
  * @GS_RULE_PREEMPTION: It is allowed unless kernels would not leave the GPU before they end.
+ * @GS_RULE_CARRIES: It is no scheduling control. It carries objects by a file, which
+ *	filter/carry.c follows.
  */
 enum gs_rule {
 	GS_RULE_NONE,
@@ -45,6 +47,7 @@ enum gs_rule {
 	GS_RULE_FIRST_SLICE,
 	GS_RULE_OWN,
 	GS_RULE_PREEMPTION,
+	GS_RULE_CARRIES,
 };
 
 /* ROW(control, rule, reason) */
@@ -77,7 +80,7 @@ enum gs_rule {
  * gs_rule_of() - Look up what is done about a control.
  * @cmd: The number of the control in RM.
  *
- * Return: Its rule; GS_RULE_NONE for the hundreds that have nothing to do with scheduling.
+ * Return: Its rule; GS_RULE_NONE for the hundreds that pass.
  */
 static inline enum gs_rule gs_rule_of(__u32 cmd)
 {
@@ -87,6 +90,11 @@ static inline enum gs_rule gs_rule_of(__u32 cmd)
 		return GS_RULE_##rule;
 		GS_REFUSALS(GS_ROW)
 #undef GS_ROW
+	case RM_CTRL_EXPORT_OBJECT:
+	case RM_CTRL_IMPORT_OBJECT:
+	case RM_CTRL_EXPORT_OBJECTS:
+	case RM_CTRL_IMPORT_OBJECTS:
+		return GS_RULE_CARRIES;
 	default:
 		return GS_RULE_NONE;
 	}
@@ -115,6 +123,7 @@ static inline bool gs_control_is_allowed(enum gs_rule rule, const struct gs_targ
 {
 	switch (rule) {
 	case GS_RULE_NONE:
+	case GS_RULE_CARRIES:
 		return true;
 	case GS_RULE_OWN:
 		return target->is_own;
