@@ -146,18 +146,25 @@ static struct gs_diversion gs_parts[GS_PARTS] = {
 			  .last = GS_SITE_UVM_FREE },
 };
 
-static int gs_diversion_attach(struct gs_diversion *diversion)
+/* Lets @ops be about these functions, as far as the driver has them. */
+static int gs_sites_choose(struct ftrace_ops *ops, enum gs_site first, enum gs_site last)
 {
 	int err = 0, reset = 1;
 	enum gs_site site;
 
-	for (site = diversion->first; site <= diversion->last && !err; site++) {
+	for (site = first; site <= last && !err; site++) {
 		if (!gs_sites[site])
 			continue;
-		err = ftrace_set_filter_ip(&diversion->ops, gs_sites[site] - MCOUNT_INSN_SIZE, 0,
-					   reset);
+		err = ftrace_set_filter_ip(ops, gs_sites[site] - MCOUNT_INSN_SIZE, 0, reset);
 		reset = 0;
 	}
+	return err;
+}
+
+static int gs_diversion_attach(struct gs_diversion *diversion)
+{
+	int err = gs_sites_choose(&diversion->ops, diversion->first, diversion->last);
+
 	return err ?: gs_ftrace_register_direct(&diversion->ops, (unsigned long)diversion->entry);
 }
 
@@ -207,6 +214,22 @@ static int gs_guard_attach(void)
 	return err == -EBUSY ? -EOPNOTSUPP : err;
 }
 
+static struct ftrace_ops gs_trial = { .func = gs_divert_guard, .flags = FTRACE_OPS_FL_IPMODIFY };
+
+/*
+ * Finds out whether anybody else diverts one of these functions: returns -EBUSY then. The kernel
+ * would say so too when it is asked to divert them, but some (6.14 is one) remember that they were
+ * asked, and refuse it from then on, also when the other one has gone.
+ */
+static int gs_sites_try(enum gs_site first, enum gs_site last)
+{
+	int err = gs_sites_choose(&gs_trial, first, last);
+
+	if (!err)
+		err = register_ftrace_function(&gs_trial);
+	return err ?: unregister_ftrace_function(&gs_trial);
+}
+
 /**
  * gs_divert_attach() - Let the functions of gs_sites[] be diverted from now on.
  *
@@ -220,15 +243,15 @@ int gs_divert_attach(void)
 
 	if (err)
 		return err;
-	for (i = 0; i < ARRAY_SIZE(gs_diversions); i++) {
+	err = gs_sites_try(GS_SITE_IOCTL, GS_SITE_COPY_OUT);
+	for (i = 0; !err && i < ARRAY_SIZE(gs_diversions); i++) {
 		err = gs_diversion_attach(&gs_diversions[i]);
-		if (err) {
+		if (err)
 			gs_diversions_detach(i);
-			unregister_ftrace_function(&gs_guard);
-			return err;
-		}
 	}
-	return 0;
+	if (err)
+		unregister_ftrace_function(&gs_guard);
+	return err;
 }
 
 /**
@@ -251,7 +274,8 @@ bool gs_divert_detach(void)
  */
 int gs_divert_part_attach(enum gs_part part)
 {
-	return gs_diversion_attach(&gs_parts[part]);
+	return gs_sites_try(gs_parts[part].first, gs_parts[part].last) ?:
+		       gs_diversion_attach(&gs_parts[part]);
 }
 
 /**
@@ -277,4 +301,5 @@ void gs_divert_exit(void)
 	for (i = 0; i < GS_PARTS; i++)
 		ftrace_free_filter(&gs_parts[i].ops);
 	ftrace_free_filter(&gs_guard);
+	ftrace_free_filter(&gs_trial);
 }
