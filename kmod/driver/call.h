@@ -41,6 +41,8 @@ struct gs_process;
  * @parent: The parent of @object, with a reference; NULL if it is not known.
  * @task: The caller's task. This and the members below are pin.c's.
  * @pin: The place in the table of calls in progress.
+ * @carried: A control that carries objects: memory for RM's whole answer; otherwise NULL.
+ * @carrier: The file that RM has taken them from or put them into, with a reference, or NULL.
  * @is_pinned: RM was given @bytes for its argument.
  * @is_params_answer: RM has answered in @params.
  */
@@ -66,6 +68,8 @@ struct gs_call {
 	struct gs_object *parent;
 	struct task_struct *task;
 	struct hlist_bl_node pin;
+	void *carried;
+	struct file *carrier;
 	bool is_pinned;
 	bool is_params_answer;
 };

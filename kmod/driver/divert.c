@@ -24,6 +24,7 @@
 unsigned long gs_sites[GS_SITES];
 
 void gs_divert_file(void);
+void gs_divert_uvm(void);
 void gs_divert_copy_in(void);
 void gs_divert_copy_out(void);
 
@@ -32,15 +33,15 @@ void gs_divert_copy_out(void);
  * here that there is nothing to do. An address that is put on the stack and returned to needs no
  * landing pad for indirect branch tracking, and no retpoline. It takes the place of an address that
  * a call has put there, so that every return has its call and the processor's predictor of returns
- * stays in step.
+ * stays in step. What ftrace calls is aligned, because some kernels (7.0 is one) take an odd address
+ * for one that is to be jumped to.
  */
 /* clang-format off */
 #define GS_SAVE_ARGUMENTS "	pushq	%rdi\n	pushq	%rsi\n	pushq	%rdx\n"
 #define GS_RESTORE_ARGUMENTS "	popq	%rdx\n	popq	%rsi\n	popq	%rdi\n"
+#define GS_ENTRY(name) "	.balign	16\n	.type " #name ", @function\n	.globl " #name "\n" #name ":\n"
 asm(".pushsection .text, \"ax\", @progbits\n"
-	".type gs_divert_copy_in, @function\n"
-	".globl gs_divert_copy_in\n"
-	"gs_divert_copy_in:\n"
+	GS_ENTRY(gs_divert_copy_in)
 	ASM_ENDBR
 	"	cmpl	$0, gs_pins_with_params(%rip)\n"
 	"	jne	1f\n"
@@ -57,9 +58,7 @@ asm(".pushsection .text, \"ax\", @progbits\n"
 	"	" ASM_RET
 	".size gs_divert_copy_in, . - gs_divert_copy_in\n"
 
-	".type gs_divert_copy_out, @function\n"
-	".globl gs_divert_copy_out\n"
-	"gs_divert_copy_out:\n"
+	GS_ENTRY(gs_divert_copy_out)
 	ASM_ENDBR
 	"	cmpl	$0, gs_pins_with_params(%rip)\n"
 	"	jne	1f\n"
@@ -70,9 +69,7 @@ asm(".pushsection .text, \"ax\", @progbits\n"
 	"	" ASM_RET
 	".size gs_divert_copy_out, . - gs_divert_copy_out\n"
 
-	".type gs_divert_file, @function\n"
-	".globl gs_divert_file\n"
-	"gs_divert_file:\n"
+	GS_ENTRY(gs_divert_file)
 	ASM_ENDBR
 	GS_SAVE_ARGUMENTS
 	"	movq	24(%rsp), %rcx\n"
@@ -85,6 +82,23 @@ asm(".pushsection .text, \"ax\", @progbits\n"
 	"	" ASM_RET
 	".size gs_divert_file, . - gs_divert_file\n"
 
+	GS_ENTRY(gs_divert_uvm)
+	ASM_ENDBR
+	"	pushq	%r8\n"
+	"	pushq	%rcx\n"
+	GS_SAVE_ARGUMENTS
+	"	movq	40(%rsp), %rdi\n"
+	"	call	gs_hook_choose_uvm\n"
+	GS_RESTORE_ARGUMENTS
+	"	popq	%rcx\n"
+	"	popq	%r8\n"
+	"	testq	%rax, %rax\n"
+	"	jnz	1f\n"
+	"	" ASM_RET
+	"1:	movq	%rax, (%rsp)\n"
+	"	" ASM_RET
+	".size gs_divert_uvm, . - gs_divert_uvm\n"
+
 	".type gs_divert_original, @function\n"
 	".globl gs_divert_original\n"
 	"gs_divert_original:\n"
@@ -94,12 +108,24 @@ asm(".pushsection .text, \"ax\", @progbits\n"
 	"1:	movq	%rcx, (%rsp)\n"
 	"	" ASM_RET
 	".size gs_divert_original, . - gs_divert_original\n"
+
+	".type gs_divert_original_of_five, @function\n"
+	".globl gs_divert_original_of_five\n"
+	"gs_divert_original_of_five:\n"
+	ASM_ENDBR
+	"	call	1f\n"
+	"	int3\n"
+	"1:	movq	%r9, (%rsp)\n"
+	"	" ASM_RET
+	".size gs_divert_original_of_five, . - gs_divert_original_of_five\n"
 	".popsection\n");
 /* clang-format on */
 STACK_FRAME_NON_STANDARD(gs_divert_copy_in);
 STACK_FRAME_NON_STANDARD(gs_divert_copy_out);
 STACK_FRAME_NON_STANDARD(gs_divert_file);
+STACK_FRAME_NON_STANDARD(gs_divert_uvm);
 STACK_FRAME_NON_STANDARD(gs_divert_original);
+STACK_FRAME_NON_STANDARD(gs_divert_original_of_five);
 
 static struct gs_diversion {
 	struct ftrace_ops ops;
@@ -111,24 +137,34 @@ static struct gs_diversion {
 	{ .entry = gs_divert_file, .first = GS_SITE_IOCTL, .last = GS_SITE_RELEASE },
 };
 
-static struct gs_diversion gs_display = {
-	.entry = gs_divert_file,
-	.first = GS_SITE_DISPLAY,
-	.last = GS_SITE_DISPLAY,
+static struct gs_diversion gs_parts[GS_PARTS] = {
+	[GS_PART_DISPLAY] = { .entry = gs_divert_file,
+			      .first = GS_SITE_DISPLAY,
+			      .last = GS_SITE_DISPLAY },
+	[GS_PART_UVM] = { .entry = gs_divert_uvm,
+			  .first = GS_SITE_UVM_DUP,
+			  .last = GS_SITE_UVM_FREE },
 };
 
-static int gs_diversion_attach(struct gs_diversion *diversion)
+/* Lets @ops be about these functions, as far as the driver has them. */
+static int gs_sites_choose(struct ftrace_ops *ops, enum gs_site first, enum gs_site last)
 {
 	int err = 0, reset = 1;
 	enum gs_site site;
 
-	for (site = diversion->first; site <= diversion->last && !err; site++) {
+	for (site = first; site <= last && !err; site++) {
 		if (!gs_sites[site])
 			continue;
-		err = ftrace_set_filter_ip(&diversion->ops, gs_sites[site] - MCOUNT_INSN_SIZE, 0,
-					   reset);
+		err = ftrace_set_filter_ip(ops, gs_sites[site] - MCOUNT_INSN_SIZE, 0, reset);
 		reset = 0;
 	}
+	return err;
+}
+
+static int gs_diversion_attach(struct gs_diversion *diversion)
+{
+	int err = gs_sites_choose(&diversion->ops, diversion->first, diversion->last);
+
 	return err ?: gs_ftrace_register_direct(&diversion->ops, (unsigned long)diversion->entry);
 }
 
@@ -178,6 +214,22 @@ static int gs_guard_attach(void)
 	return err == -EBUSY ? -EOPNOTSUPP : err;
 }
 
+static struct ftrace_ops gs_trial = { .func = gs_divert_guard, .flags = FTRACE_OPS_FL_IPMODIFY };
+
+/*
+ * Finds out whether anybody else diverts one of these functions: returns -EBUSY then. The kernel
+ * would say so too when it is asked to divert them, but some (6.14 is one) remember that they were
+ * asked, and refuse it from then on, also when the other one has gone.
+ */
+static int gs_sites_try(enum gs_site first, enum gs_site last)
+{
+	int err = gs_sites_choose(&gs_trial, first, last);
+
+	if (!err)
+		err = register_ftrace_function(&gs_trial);
+	return err ?: unregister_ftrace_function(&gs_trial);
+}
+
 /**
  * gs_divert_attach() - Let the functions of gs_sites[] be diverted from now on.
  *
@@ -191,15 +243,15 @@ int gs_divert_attach(void)
 
 	if (err)
 		return err;
-	for (i = 0; i < ARRAY_SIZE(gs_diversions); i++) {
+	err = gs_sites_try(GS_SITE_IOCTL, GS_SITE_COPY_OUT);
+	for (i = 0; !err && i < ARRAY_SIZE(gs_diversions); i++) {
 		err = gs_diversion_attach(&gs_diversions[i]);
-		if (err) {
+		if (err)
 			gs_diversions_detach(i);
-			unregister_ftrace_function(&gs_guard);
-			return err;
-		}
 	}
-	return 0;
+	if (err)
+		unregister_ftrace_function(&gs_guard);
+	return err;
 }
 
 /**
@@ -215,23 +267,26 @@ bool gs_divert_detach(void)
 }
 
 /**
- * gs_divert_display_attach() - Let GS_SITE_DISPLAY be diverted from now on.
+ * gs_divert_part_attach() - Let the functions of a part be diverted from now on.
+ * @part: The part, all of whose functions are in gs_sites[].
  *
  * Return: 0 or a negative errno.
  */
-int gs_divert_display_attach(void)
+int gs_divert_part_attach(enum gs_part part)
 {
-	return gs_diversion_attach(&gs_display);
+	return gs_sites_try(gs_parts[part].first, gs_parts[part].last) ?:
+		       gs_diversion_attach(&gs_parts[part]);
 }
 
 /**
- * gs_divert_display_detach() - Stop diverting it.
+ * gs_divert_part_detach() - Stop diverting them.
+ * @part: A part that is attached.
  *
  * Return: See gs_divert_detach().
  */
-bool gs_divert_display_detach(void)
+bool gs_divert_part_detach(enum gs_part part)
 {
-	return gs_diversion_detach(&gs_display);
+	return gs_diversion_detach(&gs_parts[part]);
 }
 
 /**
@@ -243,6 +298,8 @@ void gs_divert_exit(void)
 
 	for (i = 0; i < ARRAY_SIZE(gs_diversions); i++)
 		ftrace_free_filter(&gs_diversions[i].ops);
-	ftrace_free_filter(&gs_display.ops);
+	for (i = 0; i < GS_PARTS; i++)
+		ftrace_free_filter(&gs_parts[i].ops);
 	ftrace_free_filter(&gs_guard);
+	ftrace_free_filter(&gs_trial);
 }

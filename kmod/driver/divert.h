@@ -18,6 +18,10 @@ struct gs_call;
  * @GS_SITE_COPY_OUT: os_memcpy_to_user(to, from, bytes), by which RM answers there.
  * @GS_SITE_DISPLAY: nv_drm_gem_alloc_nvkms_memory_ioctl(device, argument, file) of nvidia_drm,
  *	which makes video memory inside the kernel. It is attached apart from the others.
+ * @GS_SITE_UVM_DUP: nvUvmInterfaceDupMemory(device, client, memory, name, info), by which nvidia_uvm
+ *	takes a second name for memory that it maps. It is attached apart from the others, and so is
+ *	the next one.
+ * @GS_SITE_UVM_FREE: nvUvmInterfaceFreeDupedHandle(device, name), by which it gives the name back.
  * @GS_SITES: The number of functions.
  */
 enum gs_site {
@@ -28,6 +32,8 @@ enum gs_site {
 	GS_SITE_COPY_IN,
 	GS_SITE_COPY_OUT,
 	GS_SITE_DISPLAY,
+	GS_SITE_UVM_DUP,
+	GS_SITE_UVM_FREE,
 	GS_SITES,
 };
 
@@ -37,8 +43,17 @@ extern unsigned long gs_sites[GS_SITES];
 int gs_divert_attach(void);
 bool gs_divert_detach(void);
 void gs_divert_exit(void);
-int gs_divert_display_attach(void);
-bool gs_divert_display_detach(void);
+
+/**
+ * enum gs_part - What is diverted apart from the rest, because the driver may lack it.
+ * @GS_PART_DISPLAY: GS_SITE_DISPLAY.
+ * @GS_PART_UVM: GS_SITE_UVM_DUP and GS_SITE_UVM_FREE.
+ * @GS_PARTS: Their number.
+ */
+enum gs_part { GS_PART_DISPLAY, GS_PART_UVM, GS_PARTS };
+
+int gs_divert_part_attach(enum gs_part part);
+bool gs_divert_part_detach(enum gs_part part);
 
 /*
  * Calls a diverted function with the arguments that it was called with, and returns what it
@@ -46,6 +61,8 @@ bool gs_divert_display_detach(void);
  */
 unsigned long gs_divert_original(unsigned long a0, unsigned long a1, unsigned long a2,
 				 unsigned long site);
+unsigned long gs_divert_original_of_five(unsigned long a0, unsigned long a1, unsigned long a2,
+					 unsigned long a3, unsigned long a4, unsigned long site);
 
 /*
  * What divert.c calls at the beginning of a diverted function. Others define these, and they must
@@ -53,10 +70,12 @@ unsigned long gs_divert_original(unsigned long a0, unsigned long a1, unsigned lo
  * a retpoline.
  *
  * hook/hook.c defines what a file operation asks, with its arguments and its place in gs_sites[].
- * It returns the address of the function that runs instead, or 0 for the driver's.
+ * It returns the address of the function that runs instead, or 0 for the driver's. The other one
+ * does the same for a function of nvidia_uvm's.
  */
 unsigned long gs_hook_choose(unsigned long a0, unsigned long a1, unsigned long a2,
 			     unsigned long site);
+unsigned long gs_hook_choose_uvm(unsigned long site);
 
 /*
  * pin.c defines what the copies of parameters ask. gs_pins_with_params is the number of calls in

@@ -10,7 +10,10 @@
  * diverted, and what the filter has read of them (call->params) is put over the copy. RM's answer
  * is taken when it goes back by os_memcpy_to_user().
  */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
 #include <linux/atomic.h>
+#include <linux/file.h>
 #include <linux/hash.h>
 #include <linux/jiffies.h>
 #include <linux/kprobes.h>
@@ -244,6 +247,8 @@ notrace void gs_pin_copy_out(unsigned long to, unsigned long from, unsigned long
 	if (!call)
 		return;
 	rm_params_get((const void *)from, bytes, &call->wanted, &call->params);
+	if (unlikely(call->carried) && bytes >= rm_carried_bytes(call->rm.cmd))
+		memcpy(call->carried, (const void *)from, rm_carried_bytes(call->rm.cmd));
 	call->is_params_answer = true;
 }
 
@@ -291,8 +296,24 @@ static int gs_pin_enter(struct kprobe *probe, struct pt_regs *regs)
 	return 0;
 }
 
+/*
+ * RM gives back a file that it has looked up by a descriptor, in nv_put_file_private(file). Another
+ * thread can change what the descriptor leads to, so this is the only way to know which file it was.
+ */
+static int gs_pin_put_file(struct kprobe *probe, struct pt_regs *regs)
+{
+	struct gs_call *call = gs_pin_of_current();
+
+	if (call && call->carried && !call->carrier)
+		call->carrier = get_file((struct file *)regs->di);
+	return 0;
+}
+
 static struct kprobe gs_pin_probe;
 static char gs_pin_symbol[64];
+static struct kprobe gs_pin_file_probe;
+static char gs_pin_file_symbol[64];
+static bool gs_pin_sees_files;
 
 /**
  * gs_pin_attach() - Let RM do what was decided on from now on.
@@ -304,13 +325,27 @@ static char gs_pin_symbol[64];
  */
 int gs_pin_attach(const char *driver, void (*on_miss)(void))
 {
+	int err;
+
 	gs_pin_on_miss = on_miss;
 	snprintf(gs_pin_symbol, sizeof(gs_pin_symbol), "%s:rm_ioctl", driver);
 	gs_pin_probe = (struct kprobe){
 		.symbol_name = gs_pin_symbol,
 		.pre_handler = gs_pin_enter,
 	};
-	return register_kprobe(&gs_pin_probe);
+	err = register_kprobe(&gs_pin_probe);
+	if (err)
+		return err;
+	snprintf(gs_pin_file_symbol, sizeof(gs_pin_file_symbol), "%s:nv_put_file_private", driver);
+	gs_pin_file_probe = (struct kprobe){
+		.symbol_name = gs_pin_file_symbol,
+		.pre_handler = gs_pin_put_file,
+	};
+	err = register_kprobe(&gs_pin_file_probe);
+	gs_pin_sees_files = !err;
+	if (err)
+		pr_warn("memory that goes by a descriptor is not watched (%d)\n", err);
+	return 0;
 }
 
 /**
@@ -318,6 +353,9 @@ int gs_pin_attach(const char *driver, void (*on_miss)(void))
  */
 void gs_pin_detach(void)
 {
+	if (gs_pin_sees_files)
+		unregister_kprobe(&gs_pin_file_probe);
+	gs_pin_sees_files = false;
 	unregister_kprobe(&gs_pin_probe);
 }
 

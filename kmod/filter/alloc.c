@@ -94,7 +94,7 @@ long gs_filter_client(struct gs_call *call)
 	call->new_file = gs_file_new(call->file);
 	if (!call->new_client || !call->new_file || gs_call_enter(call)) {
 		gs_client_discard(call->new_client);
-		kfree(call->new_file);
+		gs_file_discard(call->new_file);
 		return gs_call_refuse(call, RM_ERR_NO_MEMORY);
 	}
 	if (!gs_client_making_begins(call)) {

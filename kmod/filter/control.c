@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Scheduling controls, which are refused or let through by the rules of rm/refusals.h. */
+/*
+ * Scheduling controls, which are refused or let through by the rules of rm/refusals.h. Others that are
+ * looked at are handed on from here.
+ */
 #include "compat/version.h"
 #include "driver/call.h"
 #include "filter/order.h"
@@ -168,7 +171,7 @@ static void gs_control_unmark(enum gs_rule rule, struct gs_object *object)
 }
 
 /**
- * gs_filter_control() - Decide about a scheduling control of a process that is not the agent.
+ * gs_filter_control() - Decide about a control of a process that is not the agent.
  * @call: A call of kind CONTROL.
  *
  * What is allowed once is marked before the driver is asked. The mark goes if the driver refuses.
@@ -181,6 +184,8 @@ long gs_filter_control(struct gs_call *call)
 	u64 value = rm_control_value(&call->rm, &call->params);
 	struct gs_answer answer gs_uninitialized;
 
+	if (rule == GS_RULE_CARRIES)
+		return gs_filter_carry(call);
 	if (!gs_call_find_own(call) && gs_control_find(call))
 		return gs_call_refuse(call, RM_ERR_NO_MEMORY);
 	if (!gs_control_verdict(call, rule, value)) {

@@ -99,6 +99,7 @@ static long gs_filter_inner(struct gs_call *call)
 	call->new_client = NULL;
 	call->object = NULL;
 	call->parent = NULL;
+	call->carried = NULL;
 	return gs_filter_call(call);
 }
 

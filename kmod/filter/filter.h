@@ -10,5 +10,8 @@ struct file;
 
 long gs_filter_ioctl(struct file *file, unsigned int cmd, unsigned long arg, unsigned long driver);
 int gs_filter_display(void);
+unsigned long gs_filter_uvm_dup(unsigned long device, unsigned long client, unsigned long memory,
+				unsigned long name, unsigned long info);
+unsigned long gs_filter_uvm_free(unsigned long device, unsigned long name);
 
 #endif /* GPUSHARE_FILTER_H */

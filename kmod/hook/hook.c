@@ -30,6 +30,7 @@
 #include "news/announce.h"
 #include "state/client.h"
 #include "state/file.h"
+#include "state/kept.h"
 
 #define GS_DRIVER "nvidia"
 #define GS_DISPLAY_DRIVER "nvidia_drm"
@@ -57,8 +58,8 @@ static struct {
 	int err;
 } gs_hook = { .state = GS_WAITING };
 static DEFINE_MUTEX(gs_hook_lock);
-static bool gs_display_is_hooked; /* under gs_hook_lock */
-static bool gs_hook_stays;        /* A function of the driver could not be left alone. */
+static bool gs_part_is_hooked[GS_PARTS]; /* under gs_hook_lock */
+static bool gs_hook_stays;               /* A function of the driver could not be left alone. */
 static DEFINE_STATIC_KEY_FALSE(gs_hook_drained); /* Calls pass unseen; set under gs_hook_lock. */
 
 static long gs_hook_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
@@ -98,7 +99,7 @@ static int gs_hook_open(struct inode *inode, struct file *file)
 		ret = gs_divert_original((unsigned long)inode, (unsigned long)file, 0,
 					 gs_sites[GS_SITE_OPEN]);
 	if (ret)
-		kfree(record);
+		gs_file_discard(record);
 	else
 		gs_file_opened(record);
 	gs_module_put();
@@ -113,6 +114,23 @@ static int gs_hook_display(unsigned long device, unsigned long argument, unsigne
 		ret = gs_divert_original(device, argument, file, gs_sites[GS_SITE_DISPLAY]);
 	gs_module_put();
 	return ret;
+}
+
+static unsigned long gs_hook_uvm_dup(unsigned long device, unsigned long client,
+				     unsigned long memory, unsigned long name, unsigned long info)
+{
+	unsigned long status = gs_filter_uvm_dup(device, client, memory, name, info);
+
+	gs_module_put();
+	return status;
+}
+
+static unsigned long gs_hook_uvm_free(unsigned long device, unsigned long name)
+{
+	unsigned long status = gs_filter_uvm_free(device, name);
+
+	gs_module_put();
+	return status;
 }
 
 /* Reads a word of user memory. Returns false if it is not there without waiting for it. */
@@ -178,6 +196,16 @@ notrace unsigned long gs_hook_choose(unsigned long a0, unsigned long a1, unsigne
 	return gs_hook_with_reference(site);
 }
 
+/* A name that goes is noticed also while the hook is drained, as the release of a file is. */
+notrace unsigned long gs_hook_choose_uvm(unsigned long site)
+{
+	if (site == gs_sites[GS_SITE_UVM_FREE])
+		return gs_module_try_get() ? (unsigned long)gs_hook_uvm_free : 0;
+	if (static_branch_unlikely(&gs_hook_drained) || !gs_module_try_get())
+		return 0;
+	return (unsigned long)gs_hook_uvm_dup;
+}
+
 /* Finds the place of a driver function for gs_sites[]; 0 if there is none that ftrace calls. */
 static unsigned long gs_driver_site(const char *module, const char *name)
 {
@@ -219,6 +247,25 @@ static const char *gs_driver_find(void)
 	return NULL;
 }
 
+/* Diverts the functions of a part, if the driver has them all. */
+static void gs_part_attach(enum gs_part part, bool is_there, const char *what)
+{
+	int err = is_there ? gs_divert_part_attach(part) : -ENOENT;
+
+	lockdep_assert_held(&gs_hook_lock);
+	gs_part_is_hooked[part] = !err;
+	if (err)
+		pr_warn("%s is not watched (%d)\n", what, err);
+}
+
+static void gs_part_detach(enum gs_part part)
+{
+	lockdep_assert_held(&gs_hook_lock);
+	if (gs_part_is_hooked[part] && !gs_divert_part_detach(part))
+		gs_hook_stays = true;
+	gs_part_is_hooked[part] = false;
+}
+
 static void gs_hook_fail(const char *reason, int err)
 {
 	gs_hook.state = GS_OBSERVING;
@@ -229,6 +276,14 @@ static void gs_hook_fail(const char *reason, int err)
 
 static void gs_hook_lost(struct work_struct *work);
 static DECLARE_WORK(gs_hook_loss, gs_hook_lost);
+
+/* What is remembered of the driver is of no use once nothing is watched. */
+static void gs_hook_forget(void)
+{
+	gs_clients_forget();
+	gs_kept_forget();
+	gs_files_forget();
+}
 
 /* A call went into RM without passing the probe. It comes from the call itself. */
 static void gs_hook_on_miss(void)
@@ -247,6 +302,15 @@ static void gs_hook_filter(bool is_filtering)
 	gs_files_see(is_filtering);
 }
 
+/* nvidia calls nothing of this by itself, but what nvidia_uvm calls is in it. */
+static void gs_uvm_attach(void)
+{
+	gs_sites[GS_SITE_UVM_DUP] = gs_driver_site(GS_DRIVER, "nvUvmInterfaceDupMemory");
+	gs_sites[GS_SITE_UVM_FREE] = gs_driver_site(GS_DRIVER, "nvUvmInterfaceFreeDupedHandle");
+	gs_part_attach(GS_PART_UVM, gs_sites[GS_SITE_UVM_DUP] && gs_sites[GS_SITE_UVM_FREE],
+		       "memory that nvidia_uvm keeps");
+}
+
 /*
  * The probe where calls enter RM is set before any call is filtered. It bars calls that were not
  * filtered only when all calls are.
@@ -257,7 +321,7 @@ static void gs_hook_attach(void)
 	int err;
 
 	lockdep_assert_held(&gs_hook_lock);
-	gs_clients_forget(); /* what calls left that ended after a detach */
+	gs_hook_forget(); /* what calls left that ended after a detach */
 	if (reason) {
 		gs_hook_fail(reason, -ENOENT);
 		return;
@@ -276,26 +340,24 @@ static void gs_hook_attach(void)
 			     err);
 		return;
 	}
+	gs_uvm_attach();
 	gs_hook_filter(!gs_hook_is_draining());
 	gs_hook.state = GS_HOOKED;
 	pr_info("hooked %s\n", gs_hook.name);
 }
 
-/*
- * What is remembered of clients is of no use once nothing is watched. A function that cannot be
- * left alone comes to us for ever, so the module stays, and calls pass.
- */
+/* A function that cannot be left alone comes to us for ever, so the module stays, and calls pass. */
 static void gs_hook_detach(enum gs_hook_state state)
 {
 	lockdep_assert_held(&gs_hook_lock);
 	if (gs_hook.state == GS_HOOKED) {
 		gs_pin_bar(false);
 		gs_files_see(false);
+		gs_part_detach(GS_PART_UVM);
 		if (!gs_divert_detach())
 			gs_hook_stays = true;
 		gs_pin_detach();
-		gs_clients_forget();
-		gs_files_forget();
+		gs_hook_forget();
 	}
 	gs_hook.state = state;
 }
@@ -314,25 +376,10 @@ static void gs_hook_lost(struct work_struct *work)
 /* A release without that function makes no such memory. */
 static void gs_display_attach(void)
 {
-	int err;
-
-	lockdep_assert_held(&gs_hook_lock);
 	gs_sites[GS_SITE_DISPLAY] =
 		gs_driver_site(GS_DISPLAY_DRIVER, "nv_drm_gem_alloc_nvkms_memory_ioctl");
-	if (!gs_sites[GS_SITE_DISPLAY])
-		return;
-	err = gs_divert_display_attach();
-	gs_display_is_hooked = !err;
-	if (err)
-		pr_warn("memory for displays is not watched (%d)\n", err);
-}
-
-static void gs_display_detach(void)
-{
-	lockdep_assert_held(&gs_hook_lock);
-	if (gs_display_is_hooked && !gs_divert_display_detach())
-		gs_hook_stays = true;
-	gs_display_is_hooked = false;
+	if (gs_sites[GS_SITE_DISPLAY])
+		gs_part_attach(GS_PART_DISPLAY, true, "memory for displays");
 }
 
 static void gs_display_notify(unsigned long action)
@@ -341,7 +388,7 @@ static void gs_display_notify(unsigned long action)
 	if (action == MODULE_STATE_COMING)
 		gs_display_attach();
 	else if (action == MODULE_STATE_GOING)
-		gs_display_detach();
+		gs_part_detach(GS_PART_DISPLAY);
 	mutex_unlock(&gs_hook_lock);
 }
 
@@ -442,7 +489,7 @@ int gs_hook_init(void)
 		gs_hook.is_driver_here = true;
 		gs_hook_attach();
 	}
-	if (!gs_display_is_hooked)
+	if (!gs_part_is_hooked[GS_PART_DISPLAY])
 		gs_display_attach();
 	mutex_unlock(&gs_hook_lock);
 	return 0;
@@ -456,7 +503,7 @@ void gs_hook_exit(void)
 	unregister_module_notifier(&gs_hook_notifier);
 	mutex_lock(&gs_hook_lock);
 	gs_hook_detach(GS_WAITING);
-	gs_display_detach();
+	gs_part_detach(GS_PART_DISPLAY);
 	mutex_unlock(&gs_hook_lock);
 	cancel_work_sync(&gs_hook_loss);
 	/* The driver would call into memory that is free. Only a restart of the machine helps. */
@@ -464,6 +511,5 @@ void gs_hook_exit(void)
 		schedule_timeout_uninterruptible(MAX_SCHEDULE_TIMEOUT);
 	gs_divert_exit();
 	synchronize_rcu_tasks();
-	gs_clients_forget(); /* what calls left that ended after a drain */
-	gs_files_forget();
+	gs_hook_forget(); /* what calls left that ended after a drain */
 }

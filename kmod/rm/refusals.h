@@ -37,6 +37,8 @@
  *	the CUDA driver sets its graphics group to 2048 us at its start.
  * @GS_RULE_OWN: It is allowed on what the caller itself created.
  * @GS_RULE_PREEMPTION: It is allowed unless kernels would not leave the GPU before they end.
+ * @GS_RULE_CARRIES: It is no scheduling control. It carries objects by a file, which
+ *	filter/carry.c follows.
  */
 enum gs_rule {
 	GS_RULE_NONE,
@@ -45,6 +47,7 @@ enum gs_rule {
 	GS_RULE_FIRST_SLICE,
 	GS_RULE_OWN,
 	GS_RULE_PREEMPTION,
+	GS_RULE_CARRIES,
 };
 
 /* ROW(control, rule, reason) */
@@ -73,20 +76,36 @@ enum gs_rule {
 	    "whether a kernel leaves the GPU before its end")                                      \
 	ROW(RM_CTRL_CONFIG_CTXSW_TIMEOUT, NEVER, "how long a context may refuse to leave the GPU")
 
+/* The bits 8 to 12 of a control, which are the low ones of its category, as one bit of a word. */
+#define GS_CATEGORY_BIT(control) (1u << ((control) >> 8 & 31))
+
 /**
  * gs_rule_of() - Look up what is done about a control.
  * @cmd: The number of the control in RM.
  *
- * Return: Its rule; GS_RULE_NONE for the hundreds that have nothing to do with scheduling.
+ * One look at five bits tells most of the controls apart that pass.
+ *
+ * Return: Its rule; GS_RULE_NONE for the hundreds that pass.
  */
 static inline enum gs_rule gs_rule_of(__u32 cmd)
 {
+#define GS_ROW(control, rule, reason) | GS_CATEGORY_BIT(control)
+	const __u32 categories = GS_CATEGORY_BIT(RM_CTRL_EXPORT_OBJECT) GS_REFUSALS(GS_ROW);
+#undef GS_ROW
+
+	if (!(categories >> (cmd >> 8 & 31) & 1))
+		return GS_RULE_NONE;
 	switch (cmd) {
 #define GS_ROW(control, rule, reason)                                                              \
 	case control:                                                                              \
 		return GS_RULE_##rule;
 		GS_REFUSALS(GS_ROW)
 #undef GS_ROW
+	case RM_CTRL_EXPORT_OBJECT:
+	case RM_CTRL_IMPORT_OBJECT:
+	case RM_CTRL_EXPORT_OBJECTS:
+	case RM_CTRL_IMPORT_OBJECTS:
+		return GS_RULE_CARRIES;
 	default:
 		return GS_RULE_NONE;
 	}
@@ -115,6 +134,7 @@ static inline bool gs_control_is_allowed(enum gs_rule rule, const struct gs_targ
 {
 	switch (rule) {
 	case GS_RULE_NONE:
+	case GS_RULE_CARRIES:
 		return true;
 	case GS_RULE_OWN:
 		return target->is_own;

@@ -65,6 +65,12 @@
 #define RM_CTRL_CHANNEL_STOP 0xA06F0112u
 #define RM_CTRL_SET_CHANNEL_HW_STATE 0xB06F0110u
 
+/* The controls of a client by which objects go into a file, and out of it. */
+#define RM_CTRL_EXPORT_OBJECT 0x3D05u
+#define RM_CTRL_IMPORT_OBJECT 0x3D06u
+#define RM_CTRL_EXPORT_OBJECTS 0x3D0Bu
+#define RM_CTRL_IMPORT_OBJECTS 0x3D0Cu
+
 /* The arguments of ioctls. */
 struct rm_nvos00 { /* RM_ESC_FREE */
 	__u32 h_root, h_parent, h_object, status;
@@ -183,5 +189,53 @@ struct rm_preemption_params {
 #define RM_MEMORY_ATTR_PAGE_SIZE_4K 1u
 #define RM_MEMORY_ATTR_PAGE_SIZE_BIG 2u
 #define RM_MEMORY_ATTR_PAGE_SIZE_HUGE 3u
+
+/* The parameters of controls that export and import objects (ctrl0000unix.h). */
+struct rm_export_object {
+	__u32 type, h_device, h_parent, h_object;
+	__s32 fd;
+	__u32 flags;
+};
+
+struct rm_import_object {
+	__s32 fd;
+	__u32 type, h_device, h_parent, h_object;
+};
+
+#define RM_EXPORT_OBJECTS_MAX 512
+struct rm_export_objects {
+	__s32 fd;
+	__u32 h_device;
+	__u16 places; /* of the file, if it has none yet */
+	__u8 metadata[64], pad0[2];
+	__u32 objects[RM_EXPORT_OBJECTS_MAX];
+	__u16 count, first;
+};
+
+#define RM_IMPORT_OBJECTS_MAX 128
+struct rm_import_objects {
+	__s32 fd;
+	__u32 h_parent;
+	__u32 objects[RM_IMPORT_OBJECTS_MAX];
+	__u8 types[RM_IMPORT_OBJECTS_MAX];
+	__u16 count, first;
+};
+
+/*
+ * What RM says of memory that it gives nvidia_uvm a name for: the beginning of UvmGpuMemoryInfo
+ * (nv_uvm_types.h). One of the bytes `of_device` is set for memory that belongs to a GPU, and not to
+ * the fabric between GPUs: the first one up to 535, the second one since.
+ */
+struct rm_uvm_memory {
+	__u32 kind;
+	__u8 is_system;
+	__u8 of_device[2];
+	__u8 pad0;
+	__u64 page_size;
+	__u8 is_contiguous;
+	__u8 pad1[7];
+	__u64 address;
+	__u64 size;
+};
 
 #endif /* GPUSHARE_RM_ABI_H */

@@ -2,6 +2,7 @@
 #include <linux/hashtable.h>
 #include <linux/slab.h>
 
+#include "state/carried.h"
 #include "state/file.h"
 
 static DEFINE_HASHTABLE(gs_files, 12); /* by file */
@@ -11,15 +12,26 @@ static bool gs_files_are_seen;         /* Every call goes through the filter. */
  * gs_file_new() - Allocate a record.
  * @file: The file that it is about.
  *
- * Return: The record, which the caller adds or frees by kfree(), or NULL.
+ * Return: The record, which the caller adds or discards, or NULL.
  */
 struct gs_file *gs_file_new(const struct file *file)
 {
 	struct gs_file *record = kzalloc(sizeof(*record), GFP_KERNEL_ACCOUNT);
 
-	if (record)
-		record->file = file;
+	if (!record)
+		return NULL;
+	record->file = file;
+	INIT_LIST_HEAD(&record->carried);
 	return record;
+}
+
+/**
+ * gs_file_discard() - Free a record that was not added.
+ * @record: The record, or NULL.
+ */
+void gs_file_discard(struct gs_file *record)
+{
+	kfree(record);
 }
 
 /**
@@ -101,6 +113,7 @@ void gs_file_opened(struct gs_file *record)
 static void gs_file_remove(struct gs_file *record)
 {
 	hash_del(&record->hash);
+	gs_carried_drop_all(&record->carried);
 	kfree(record);
 }
 

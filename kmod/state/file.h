@@ -26,6 +26,7 @@
  * @holder: The control file that it speaks for, NULL if it is not registered to another. The driver
  *	keeps that file open as long as this one.
  * @makers: The number of clients that the driver is making on it at present.
+ * @carried: What objects in it hold: see state/carried.h.
  * @is_seen: Every call on it went through the filter, so all of its clients are known.
  */
 struct gs_file {
@@ -33,10 +34,12 @@ struct gs_file {
 	const struct file *file;
 	const struct file *holder;
 	unsigned int makers;
+	struct list_head carried;
 	bool is_seen;
 };
 
 struct gs_file *gs_file_new(const struct file *file); /* without gs_lock */
+void gs_file_discard(struct gs_file *record);         /* as well */
 struct gs_file *gs_file_find(const struct file *file);
 struct gs_file *gs_file_add(struct gs_file *record);
 bool gs_file_is_seen(const struct file *file);

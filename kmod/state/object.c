@@ -160,6 +160,17 @@ int gs_object_charge_context(struct gs_object *object, struct gs_process *proces
 }
 
 /**
+ * gs_object_put_charge() - Drop a reference of a charge.
+ * @charge: The charge of an object. With the last reference the bytes are given back, and the
+ *	object's record may go.
+ */
+void gs_object_put_charge(struct gs_charge *charge)
+{
+	if (gs_charge_put(charge))
+		gs_object_put(container_of(charge, struct gs_object, own_charge));
+}
+
+/**
  * gs_object_drop_charge() - Let an object hold no memory any more.
  * @object: An object that may hold none. With the last one that holds a charge the bytes are given
  *	back. The caller has a reference of the object.
@@ -169,8 +180,8 @@ void gs_object_drop_charge(struct gs_object *object)
 	struct gs_charge *charge = object->charge;
 
 	object->charge = NULL;
-	if (charge && gs_charge_put(charge))
-		gs_object_put(container_of(charge, struct gs_object, own_charge));
+	if (charge)
+		gs_object_put_charge(charge);
 }
 
 static void gs_object_destroy_leaf(struct gs_objects *objects, struct gs_object *object)

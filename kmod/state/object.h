@@ -99,6 +99,7 @@ void gs_object_add(struct gs_objects *objects, struct gs_object *object, struct 
 void gs_object_destroy(struct gs_objects *objects, struct gs_object *object);
 int gs_object_charge(struct gs_object *object, struct gs_process *process, u64 bytes);
 int gs_object_charge_context(struct gs_object *object, struct gs_process *process);
+void gs_object_put_charge(struct gs_charge *charge);
 void gs_object_drop_charge(struct gs_object *object);
 
 /* main.c calls these. */

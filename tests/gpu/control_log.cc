@@ -103,6 +103,8 @@ class Log {
         return "own";
       case GS_RULE_PREEMPTION:
         return "preemption";
+      case GS_RULE_CARRIES:
+        return "carries";
     }
     return "?";
   }
@@ -114,7 +116,8 @@ class Log {
 };
 
 bool is_scheduling(uint32_t control) {
-  if (gs_rule_of(control) != GS_RULE_NONE) return true;
+  const gs_rule rule = gs_rule_of(control);
+  if (rule != GS_RULE_NONE && rule != GS_RULE_CARRIES) return true;
   const uint32_t class_id = control >> 16, category = control >> 8 & 0xFF;
   const bool is_of_channels = class_id == RM_CLASS_GROUP || (class_id & 0xFF) == 0x6F;
   const bool is_of_fifo =

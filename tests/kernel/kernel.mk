@@ -60,7 +60,7 @@ kernel_test := $(O)/bin/tests/kernel_test
 
 # Other kernels: tests/kernel/long.sh puts vmlinuz and its headers into $(O)/kernel/NAME, makes
 # kernel-NAME, and runs the suites.
-other_kernels := debug 6.1-rt 6.12-cloud
+other_kernels := debug 6.1-rt 6.12-cloud 6.14-generic 6.17-generic 7.0-generic
 define other_kernel_rules
 $(call ring_rules,$(O)/kernel/$(1),$(O)/kernel/$(1)/build)
 $(call ring_modules,$(O)/kernel/$(1)): $(O)/kernel/$(1)/vmlinuz
@@ -80,6 +80,6 @@ test-kernel-debug:  ## the same in a kernel with KASAN, lockdep, kmemleak; then 
 	@+tests/kernel/long.sh "$(MAKE)" $(O) debug
 test-kernel-real: $(kernel_test)  ## the module on NVIDIA's own open module, without a GPU
 	@+tests/kernel/long.sh "$(MAKE)" $(O) real
-test-kernel-matrix: $(kernel_test)  ## the same in other kernels: 6.1-rt, 6.12
+test-kernel-matrix: $(kernel_test)  ## the same in other kernels: 6.1-rt, 6.12, 6.14, 6.17, 7.0
 	@+tests/kernel/long.sh "$(MAKE)" $(O) matrix
 endif

@@ -146,6 +146,11 @@ agent_up() {
   echo $! >/tmp/agent.pid
   wait_for 30 agent_answers
 }
+# It answers before it has opened a GPU. What is on that until then it learns by looking, not by the probe.
+agent_drives() { [ -n "$(agent_value driver_version)" ]; }
+# What the agent has said that it does not say of a healthy machine. On a busy one it may take more than two
+# seconds to open a GPU; then it says so, goes on, and says when it is done.
+agent_complaints() { grep -v -e '^info' -e 'does not answer: it has been opened without an end' $agent_log || true; }
 agent_down() { # asks it to stop, and waits
   [ -e /tmp/agent.pid ] || return 0
   kill "$(cat /tmp/agent.pid)" 2>/dev/null

@@ -99,8 +99,11 @@ case $what in
   matrix)
     rounds=8 seconds=5
     suites "$build"
-    for kernel in 6.1-rt 6.12-cloud; do
-      "$here/qemu/fetch-kernel.sh" "$build/kernel/$kernel" "${kernel%-*}" "${kernel#*-}"
+    for kernel in 6.1-rt 6.12-cloud 6.14-generic 6.17-generic 7.0-generic; do
+      case $kernel in
+        *-generic) "$here/qemu/fetch-ubuntu.sh" "$build/kernel/$kernel" "${kernel%-*}" ;;
+        *) "$here/qemu/fetch-kernel.sh" "$build/kernel/$kernel" "${kernel%-*}" "${kernel#*-}" ;;
+      esac
       if [ ! -e "$build/kernel/$kernel/vmlinuz" ]; then
         skip "$kernel" "no package of this kernel"
       elif build_modules "$kernel"; then

@@ -52,6 +52,13 @@
 //   serialized=device serialized=group  makes one, and says that its parameters are serialized
 //   schedule-dup puts a group on the runlist, and then once more by another name of it
 //   display      memory that nvidia-drm makes for displays
+//   uvm-map      has the newest memory mapped by nvidia-uvm, which numbers its mappings from 0
+//   uvm-map-raced=MIB  the same, while another thread frees it and makes MIB under its handle
+//   uvm-unmap=NUMBER uvm-close  ends a mapping, or all
+//   export=PLACE puts the newest memory into a control file; 0 by the call for one object
+//   import=PLACE makes an object of what is there, which becomes the newest memory
+//   export-raced the same, while another thread changes which file it is
+//   unexport     closes that file
 //   leave-open   ends, and a child that does nothing keeps the files open
 //   short-lives=N  starts N processes, one after the other, each with threads that end in disorder,
 //                and prints the ids of all threads
@@ -166,6 +173,14 @@ void carry_out(Context& context, std::string_view word) {
   if (verb == "serialized") return report(word, context.serialized(text));
   if (verb == "schedule-dup") return report(word, context.schedule_duplicate());
   if (verb == "display") return report(word, context.display_memory());
+  if (verb == "uvm-map") return report(word, context.uvm_map());
+  if (verb == "uvm-map-raced") return report(word, context.uvm_map_raced(number << 20));
+  if (verb == "uvm-unmap") return report(word, context.uvm_unmap(static_cast<uint32_t>(number)));
+  if (verb == "uvm-close") return context.uvm_close();
+  if (verb == "export") return report(word, context.export_memory(static_cast<uint32_t>(number)));
+  if (verb == "import") return report(word, context.import_memory(static_cast<uint32_t>(number)));
+  if (verb == "export-raced") return report(word, context.export_raced());
+  if (verb == "unexport") return context.close_carrier();
   if (verb == "leave-open") return context.leave_open();
   if (verb == "short-lives") return context.short_lives(number);
   if (verb == "deep") return context.go_deep(text);

@@ -101,6 +101,14 @@ class Context {
   Answer serialized(std::string_view kind);
   Answer schedule_duplicate();
   Answer display_memory();
+  Answer uvm_map();
+  Answer uvm_map_raced(uint64_t bytes);
+  Answer uvm_unmap(uint32_t number);
+  void uvm_close();
+  Answer export_memory(uint32_t place);
+  Answer import_memory(uint32_t place);
+  Answer export_raced();
+  void close_carrier();
   void leave_open();
   void short_lives(uint64_t count);
   void go_deep(const std::string& cgroup);
@@ -160,7 +168,9 @@ class Context {
           std::to_string(answer.error));
   }
 
-  int fd_ = -1, gpu_fd_ = -1;
+  Answer uvm_map_of(uint32_t memory);
+
+  int fd_ = -1, gpu_fd_ = -1, uvm_fd_ = -1, carrier_ = -1;
   uint32_t client_ = 0, device_ = 0, subdevice_ = 0, group_ = 0, memory_ = 0;
   uint32_t next_ = kFirstHandle;
   uint64_t page_goes_after_ms_ = 0;  // 0 means that it stays

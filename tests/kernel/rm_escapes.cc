@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <thread>
@@ -114,6 +115,85 @@ Answer Context::display_memory() {
   const Answer answer{0, ret == 0 ? 0 : errno};
   ::close(file);
   return answer;
+}
+
+Answer Context::uvm_map_of(uint32_t memory) {
+  if (uvm_fd_ < 0) uvm_fd_ = ::open("/dev/nvidia-uvm", O_RDWR | O_CLOEXEC);
+  if (uvm_fd_ < 0) die("no nvidia-uvm");
+  standin_uvm_map argument{client_, memory, 0, 0};
+  if (::ioctl(uvm_fd_, STANDIN_UVM_MAP, &argument) != 0) return {0, errno};
+  return {argument.status, 0};
+}
+
+Answer Context::uvm_map() { return uvm_map_of(memory_); }
+
+// While the newest memory is being mapped another thread frees it, and makes more under its handle.
+Answer Context::uvm_map_raced(uint64_t bytes) {
+  std::thread swapper([this, bytes] {
+    ::usleep(100'000);
+    must(free_memory(), "free");
+    uint32_t handle = memory_;
+    must(make_memory(fd_, client_, device_, handle, bytes), "memory under the same handle");
+  });
+  const Answer answer = uvm_map();
+  swapper.join();
+  return answer;
+}
+
+Answer Context::uvm_unmap(uint32_t number) {
+  standin_uvm_map argument{0, 0, number, 0};
+  return {0, ::ioctl(uvm_fd_, STANDIN_UVM_UNMAP, &argument) == 0 ? 0 : errno};
+}
+
+void Context::uvm_close() {
+  ::close(uvm_fd_);
+  uvm_fd_ = -1;
+}
+
+Answer Context::export_memory(uint32_t place) {
+  if (carrier_ < 0) carrier_ = open_control();
+  if (place == 0) {
+    carry_export_one one{1, device_, device_, memory_, carrier_, 0};
+    return control(client_, CARRY_CTRL_EXPORT_ONE, one);
+  }
+  carry_export some{};
+  some.fd = carrier_, some.device = device_, some.places = 8;
+  some.count = 1, some.first = static_cast<uint16_t>(place);
+  some.objects[0] = memory_;
+  return control(client_, CARRY_CTRL_EXPORT, some);
+}
+
+Answer Context::import_memory(uint32_t place) {
+  memory_ = next_++;
+  if (place == 0) {
+    carry_import_one one{carrier_, 1, device_, device_, memory_};
+    return control(client_, CARRY_CTRL_IMPORT_ONE, one);
+  }
+  carry_import some{};
+  some.fd = carrier_, some.parent = device_;
+  some.count = 1, some.first = static_cast<uint16_t>(place);
+  some.objects[0] = memory_;
+  return control(client_, CARRY_CTRL_IMPORT, some);
+}
+
+// Another thread lets the descriptor lead to another control file and back, while RM looks.
+Answer Context::export_raced() {
+  carrier_ = open_control();
+  const int other = open_control(), kept = ::dup(carrier_);
+  std::atomic<bool> is_over = false;
+  std::thread swapper([&] {
+    while (!is_over) ::dup2(other, carrier_), ::dup2(kept, carrier_);
+  });
+  carry_export_one one{1, device_, device_, memory_, carrier_, 0};
+  const Answer answer = control(client_, CARRY_CTRL_EXPORT_ONE, one);
+  is_over = true;
+  swapper.join();
+  return answer;  // both files stay open
+}
+
+void Context::close_carrier() {
+  ::close(carrier_);
+  carrier_ = -1;
 }
 
 // Ends this process, while a child keeps its files open.

@@ -16,7 +16,10 @@ constexpr const char* kCheck = "kernel module";
 constexpr const char* kNotFiltering =
     "memory_max is not enforced, and a program may change its own slice";
 // kmod/install/dkms.conf.in builds for these.
-constexpr std::pair kOldestBuilt{6, 1}, kNewestBuilt{6, 17};
+constexpr const char* kBuiltFor = "6.1 to 6.17 and 7.0";
+bool is_built_for(const std::pair<int, int>& version) {
+  return (version >= std::pair(6, 1) && version <= std::pair(6, 17)) || version == std::pair(7, 0);
+}
 
 Finding warning(const std::string& detail, std::string fix) {
   return {kCheck, Finding::Severity::kWarning, detail, std::move(fix)};
@@ -65,12 +68,10 @@ std::string installed_module(const MachineFiles& files, const std::string& relea
 
 Finding not_installed(const MachineFiles& files, const std::string& release) {
   const auto version = leading_version(release);
-  if (version && (*version < kOldestBuilt || *version > kNewestBuilt))
+  if (version && !is_built_for(*version))
     return not_loaded(
-        fmt::format(
-            "none is installed for Linux {}, and it was built for Linux {}.{} to {}.{} only",
-            release, kOldestBuilt.first, kOldestBuilt.second, kNewestBuilt.first,
-            kNewestBuilt.second),
+        fmt::format("none is installed for Linux {}, and it was built for Linux {} only", release,
+                    kBuiltFor),
         fmt::format("boot one of those, or try: make kmod KDIR=/lib/modules/{}/build", release));
   if (files.has("/var/lib/dkms/gpushare"))
     return not_loaded(fmt::format("DKMS has built none for Linux {}", release),

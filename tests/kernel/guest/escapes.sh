@@ -224,6 +224,136 @@ test_MemoryForDisplaysIsRefusedUnderALimit() {
   equal hooked "$(driver_state)" driver
 }
 
+# It maps memory by a name of its own, which keeps the memory when the program has freed it.
+kept_by_uvm() { # TENANT WORD...: starts a client of the tenant that does these between files /tmp/go1, 2, ...
+  local name=$1
+  shift
+  rm -f /tmp/go*
+  [ -e /sys/module/nvidia_uvm ] || insmod /test/nvidia-uvm.ko
+  tenant "$name"
+  client open sleep=300 "$@" echo=done wait
+  echo "$started" >$tree/tenants/$name/procs
+}
+holds_mib() { # TENANT MIB: what the driver has given, and what is counted
+  equal $(($2 << 20)) "$(video_memory_used)" "video memory"
+  equal $(($2 << 20)) "$(attribute "$1" memory_current)" memory_current
+}
+test_MemoryThatUvmKeepsStaysCounted() {
+  kept_by_uvm keeper alloc=48 uvm-map uvm-map free echo=freed until=/tmp/go1 uvm-unmap=0 echo=one \
+    until=/tmp/go2 uvm-unmap=1 alloc=16 uvm-map free uvm-close echo=none alloc=8 uvm-map free
+  wait_for 5 grep -q freed "/tmp/client.$started"
+  holds_mib keeper 48
+  : >/tmp/go1
+  wait_for 5 grep -q one "/tmp/client.$started"
+  equal 0x0 "$(answer_of "$started" uvm-unmap=0)" "the first mapping's end"
+  holds_mib keeper 48
+  : >/tmp/go2
+  wait_for 5 grep -q done "/tmp/client.$started"
+  holds_mib keeper 8
+  end "$started"
+  wait_for 5 has_no_memory keeper
+  equal 0 "$(video_memory_used)" "video memory"
+  echo keeper >$tree/remove
+}
+
+test_MemoryThatUvmKeepsCountsToTheLimit() {
+  kept_by_uvm full
+  end "$started"
+  echo 64M >$tree/tenants/full/memory_max
+  equal "0x0 0x0 0x0 0x51" "$(echo $(run_in full open alloc=48 uvm-map free alloc=32 | awk 'NR > 1 { print $2 }'))" statuses
+  wait_for 5 has_no_memory full
+  echo full >$tree/remove
+}
+
+# The handle leads to little memory when nvidia-uvm names it, and to much when RM looks.
+test_AHandleThatIsSwappedWhileUvmTakesItHidesNothing() {
+  [ -e /sys/module/nvidia_uvm ] || insmod /test/nvidia-uvm.ko
+  echo 600 >/sys/module/nvidia/parameters/name_delay_ms
+  kept_by_uvm swapper alloc=1 uvm-map-raced=32 free
+  wait_for 10 grep -q done "/tmp/client.$started"
+  echo 0 >/sys/module/nvidia/parameters/name_delay_ms
+  equal 0x0 "$(answer_of "$started" uvm-map-raced=32)" "the mapping"
+  holds_mib swapper 32
+  end "$started"
+  wait_for 5 has_no_memory swapper
+  echo swapper >$tree/remove
+}
+
+# A file keeps what was put into it, and so does who takes it out.
+test_MemoryInAFileStaysCounted() {
+  local place
+  tenant carrier
+  for place in 0 3; do
+    rm -f /tmp/go*
+    client open sleep=300 alloc=48 export=$place free echo=freed until=/tmp/go1 import=$place unexport echo=imported \
+      until=/tmp/go2 free echo=done wait
+    echo "$started" >$tree/tenants/carrier/procs
+    wait_for 5 grep -q freed "/tmp/client.$started"
+    equal "0x0 0x0" "$(answer_of "$started" export=$place) $(answer_of "$started" free)" "by place $place"
+    holds_mib carrier 48
+    : >/tmp/go1
+    wait_for 5 grep -q imported "/tmp/client.$started"
+    equal 0x0 "$(answer_of "$started" import=$place)" "import by place $place"
+    holds_mib carrier 48
+    : >/tmp/go2
+    wait_for 5 grep -q done "/tmp/client.$started"
+    holds_mib carrier 0
+    end "$started"
+  done
+  rm -f /tmp/go*
+  client open sleep=300 alloc=16 export=1 free alloc=8 export=1 free echo=again wait
+  echo "$started" >$tree/tenants/carrier/procs
+  wait_for 5 grep -q again "/tmp/client.$started"
+  holds_mib carrier 8
+  end "$started"
+  wait_for 5 has_no_memory carrier
+  echo carrier >$tree/remove
+}
+
+# Twenty times, so that one meets the instant.
+test_AFileThatIsSwappedInMidCallHidesNoMemory() {
+  local round=0
+  tenant swapped
+  while [ $round -lt 20 ]; do
+    rm -f /tmp/go*
+    client open sleep=100 alloc=4 export-raced free echo=done wait
+    echo "$started" >$tree/tenants/swapped/procs
+    wait_for 5 grep -q done "/tmp/client.$started"
+    equal 0x0 "$(answer_of "$started" export-raced)" status
+    holds_mib swapped 4
+    end "$started"
+    wait_for 5 has_no_memory swapped
+    round=$((round + 1))
+  done
+  echo swapped >$tree/remove
+}
+
+# What is older than the module is counted from the mapping on, on the first GPU.
+test_NamesOfUvmComeAndGoWhileTheModuleIsDrainedOrGone() {
+  kept_by_uvm drained alloc=24 uvm-map free alloc=8 echo=freed until=/tmp/go1 uvm-unmap=0 echo=unmapped \
+    until=/tmp/go2 uvm-map free echo=older until=/tmp/go3 uvm-close
+  wait_for 5 grep -q freed "/tmp/client.$started"
+  holds_mib drained 32
+  echo 1 >$tree/drain
+  : >/tmp/go1
+  wait_for 5 grep -q unmapped "/tmp/client.$started"
+  echo 0 >$tree/drain
+  holds_mib drained 8
+  unload_module
+  load_module
+  tenant drained
+  echo "$started" >$tree/tenants/drained/procs
+  : >/tmp/go2
+  wait_for 5 grep -q older "/tmp/client.$started"
+  holds_mib drained 8
+  : >/tmp/go3
+  wait_for 5 grep -q done "/tmp/client.$started"
+  holds_mib drained 0
+  end "$started"
+  echo drained >$tree/remove
+  rmmod nvidia-uvm
+}
+
 test_FtraceCannotBeSwitchedOffUnderneath() {
   ! echo 0 >/proc/sys/kernel/ftrace_enabled 2>/dev/null || fail "it was switched off"
   echo 1 >/proc/sys/kernel/ftrace_enabled

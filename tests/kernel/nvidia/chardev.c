@@ -286,6 +286,7 @@ static noinline int nvidia_close(struct inode *inode, struct file *file)
 
 	mutex_lock(&sn_lock);
 	sn_file_free_clients(ours);
+	sn_file_empty(ours);
 	if (ours->mapping)
 		sn_memory_put(ours->mapping);
 	mutex_unlock(&sn_lock);

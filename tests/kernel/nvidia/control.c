@@ -4,6 +4,7 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
+#include "carry.h"
 #include "standin.h"
 
 /* @object is of the row's class; @params is the caller's block, of the row's size. */
@@ -289,6 +290,12 @@ static const struct control {
 	{GS_CTRL_GPU_GET_PCI_INFO, GS_CLASS_ROOT_CLIENT, sizeof(struct gs_pci_info), get_pci_info},
 	{GS_CTRL_CLIENT_GET_HANDLE_INFO, GS_CLASS_ROOT_CLIENT, sizeof(struct gs_handle_info),
 	 get_handle_info},
+	{CARRY_CTRL_EXPORT_ONE, GS_CLASS_ROOT_CLIENT, sizeof(struct carry_export_one),
+	 sn_export_object},
+	{CARRY_CTRL_IMPORT_ONE, GS_CLASS_ROOT_CLIENT, sizeof(struct carry_import_one),
+	 sn_import_object},
+	{CARRY_CTRL_EXPORT, GS_CLASS_ROOT_CLIENT, sizeof(struct carry_export), sn_export_objects},
+	{CARRY_CTRL_IMPORT, GS_CLASS_ROOT_CLIENT, sizeof(struct carry_import), sn_import_objects},
 	{GS_CTRL_GPU_GET_NAME_STRING, GS_CLASS_SUBDEVICE, sizeof(struct gs_name_string), get_name},
 	{GS_CTRL_GPU_GET_GID_INFO, GS_CLASS_SUBDEVICE, sizeof(struct gs_gid_info), get_gid},
 	{GS_CTRL_GPU_GET_ID, GS_CLASS_SUBDEVICE, sizeof(struct gs_gpu_id), get_id},

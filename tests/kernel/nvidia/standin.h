@@ -8,6 +8,8 @@
  *   object.c   clients and their objects by handle: made, freed, found
  *   alloc.c    what each class needs when it is made; memory and its accounting
  *   control.c  RM_CONTROL
+ *   carry.c    memory in control files
+ *   names.c    what nvidia_uvm asks for; uvm.c is nvidia_uvm, as drm.c is nvidia_drm
  *   runlist.c  which group is on the GPU at what time; makes the switch records
  *   buffer.c   event buffers: the switch log as user space maps it
  *   report.c   /proc/nvidia-standin, for tests
@@ -63,6 +65,8 @@ struct sn_file {
 	struct list_head clients;  /* sn_client.in_file */
 	struct sn_file *control;   /* that for whose clients it speaks, or NULL; set once */
 	struct file *control_holder; /* keeps @control open */
+	struct sn_memory **places; /* what is in it, by place; NULL: it has no places */
+	u32 places_count;
 	struct sn_memory *mapping; /* set once, by RM_MAP_MEMORY, and kept until release */
 };
 
@@ -168,6 +172,9 @@ int sn_rm_free(struct sn_file *file, void *arg);
 int sn_rm_map(struct sn_file *file, void *arg);
 void sn_object_clear(struct sn_object *object); /* frees what the union points to */
 void sn_memory_put(struct sn_memory *memory);
+
+/* --- carry.c -------------------------------------------------------------------------------- */
+void sn_file_empty(struct sn_file *file);
 
 /* --- control.c ------------------------------------------------------------------------------ */
 int sn_rm_control(struct sn_file *file, void *arg);

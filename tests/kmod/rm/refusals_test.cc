@@ -50,6 +50,12 @@ TEST(KmodRefusals, WhatIsNoSchedulingControlPasses) {
   EXPECT_TRUE(gs_control_is_allowed(GS_RULE_NONE, &stranger, 0));
 }
 
+TEST(KmodRefusals, WhatCarriesObjectsIsLookedAtAndNotRefused) {
+  for (const __u32 control : {0x3D05u, 0x3D06u, 0x3D0Bu, 0x3D0Cu})
+    EXPECT_EQ(gs_rule_of(control), GS_RULE_CARRIES) << std::hex << control;
+  EXPECT_EQ(gs_rule_of(0x3D08), GS_RULE_NONE) << "tells what is in a file";
+}
+
 struct Case {
   const char* description;
   gs_rule rule;

@@ -95,5 +95,29 @@ TEST(KmodRmAbi, ShortParametersEndBehindTheirLastMember) {
   EXPECT_EQ(sizeof(rm_group_params), offsetof(gs_group_params, engine_type) + sizeof(gs_u32));
 }
 
+// The offsets are those of UvmGpuMemoryInfo in nv_uvm_types.h of 535.43.02, 545.23.06, 580.142 and
+// 595.45.04, which differ in where deviceDescendant stands: at 5 before 545, at 6 since.
+TEST(KmodRmAbi, WhatUvmIsToldOfMemoryStandsWhereTheDriverPutsIt) {
+  EXPECT_EQ(offsetof(rm_uvm_memory, is_system), 4u);
+  EXPECT_EQ(offsetof(rm_uvm_memory, of_device), 5u);
+  EXPECT_EQ(offsetof(rm_uvm_memory, page_size), 8u);
+  EXPECT_EQ(offsetof(rm_uvm_memory, is_contiguous), 16u);
+  EXPECT_EQ(offsetof(rm_uvm_memory, size), 32u);
+}
+
+// The offsets are those of ctrl0000unix.h of 535.43.02 and 595.45.04.
+TEST(KmodRmAbi, WhatCarriesObjectsByFilesHasTheDriversForm) {
+  EXPECT_EQ(sizeof(rm_export_object), 24u);
+  EXPECT_EQ(offsetof(rm_export_object, h_object), 12u);
+  EXPECT_EQ(sizeof(rm_import_object), 20u);
+  EXPECT_EQ(offsetof(rm_import_object, h_object), 16u);
+  EXPECT_EQ(offsetof(rm_export_objects, objects), 76u);
+  EXPECT_EQ(offsetof(rm_export_objects, count), 2124u);
+  EXPECT_EQ(sizeof(rm_export_objects), 2128u);
+  EXPECT_EQ(offsetof(rm_import_objects, objects), 8u);
+  EXPECT_EQ(offsetof(rm_import_objects, count), 648u);
+  EXPECT_EQ(sizeof(rm_import_objects), 652u);
+}
+
 }  // namespace
 }  // namespace gpushare

@@ -318,6 +318,54 @@ TEST(KmodRmCall, RoundsMemoryToWholePages) {
   EXPECT_EQ(rm_memory_round(~0ULL - 10, 0), ~0ULL);
 }
 
+TEST(KmodRmCall, ReadsWhatAControlCarries) {
+  rm_export_object out{};
+  out.h_object = 7;
+  rm_carried what = rm_carried_read(RM_CTRL_EXPORT_OBJECT, &out);
+  EXPECT_FALSE(what.is_import);
+  ASSERT_EQ(what.count, 1u);
+  EXPECT_EQ(what.first, 0u);
+  EXPECT_EQ(what.handles[0], 7u);
+
+  rm_import_object in{};
+  in.h_parent = 3, in.h_object = 8;
+  what = rm_carried_read(RM_CTRL_IMPORT_OBJECT, &in);
+  EXPECT_TRUE(what.is_import);
+  ASSERT_EQ(what.count, 1u);
+  EXPECT_EQ(what.parent, 3u);
+  EXPECT_EQ(what.handles[0], 8u);
+
+  rm_export_objects some{};
+  some.count = 2, some.first = 5, some.objects[1] = 9;
+  what = rm_carried_read(RM_CTRL_EXPORT_OBJECTS, &some);
+  EXPECT_FALSE(what.is_import);
+  ASSERT_EQ(what.count, 2u);
+  EXPECT_EQ(what.first, 5u);
+  EXPECT_EQ(what.handles[1], 9u);
+
+  rm_import_objects others{};
+  others.count = 0xFFFF, others.h_parent = 4, others.objects[127] = 6;
+  what = rm_carried_read(RM_CTRL_IMPORT_OBJECTS, &others);
+  EXPECT_TRUE(what.is_import);
+  ASSERT_EQ(what.count, 128u) << "no more than there are";
+  EXPECT_EQ(what.parent, 4u);
+  EXPECT_EQ(what.handles[127], 6u);
+  EXPECT_EQ(rm_carried_bytes(RM_CTRL_EXPORT_OBJECTS), sizeof some);
+  EXPECT_EQ(rm_carried_bytes(RM_CTRL_IMPORT_OBJECTS), sizeof others);
+}
+
+// Memory that a GPU has, as drivers before 545 and since say it, and what is none.
+TEST(KmodRmCall, TellsVideoMemoryThatUvmKeeps) {
+  rm_uvm_memory memory{};
+  EXPECT_FALSE(rm_uvm_memory_is_video(&memory)) << "of the fabric";
+  memory.of_device[0] = 1;
+  EXPECT_TRUE(rm_uvm_memory_is_video(&memory));
+  memory.of_device[0] = 0, memory.of_device[1] = 1;
+  EXPECT_TRUE(rm_uvm_memory_is_video(&memory));
+  memory.is_system = 1;
+  EXPECT_FALSE(rm_uvm_memory_is_video(&memory));
+}
+
 TEST(KmodRmCall, OnlyGpfifoClassesAreChannels) {
   for (const __u32 class_id : {0xA06Fu, 0xC36Fu, 0xC86Fu, 0xCA6Fu})
     EXPECT_TRUE(rm_is_channel_class(class_id)) << std::hex << class_id;
