@@ -33,13 +33,15 @@ void gs_divert_copy_out(void);
  * here that there is nothing to do. An address that is put on the stack and returned to needs no
  * landing pad for indirect branch tracking, and no retpoline. It takes the place of an address that
  * a call has put there, so that every return has its call and the processor's predictor of returns
- * stays in step. What ftrace calls is aligned, because some kernels (7.0 is one) take an odd address
- * for one that is to be jumped to.
+ * stays in step. What ftrace calls is aligned, because some kernels (7.0 is one) take an odd
+ * address for one that is to be jumped to.
  */
 /* clang-format off */
 #define GS_SAVE_ARGUMENTS "	pushq	%rdi\n	pushq	%rsi\n	pushq	%rdx\n"
 #define GS_RESTORE_ARGUMENTS "	popq	%rdx\n	popq	%rsi\n	popq	%rdi\n"
-#define GS_ENTRY(name) "	.balign	16\n	.type " #name ", @function\n	.globl " #name "\n" #name ":\n"
+#define GS_ENTRY(name)                                                                             \
+	"	.balign	16\n	.type " #name ", @function\n"                                         \
+	"	.globl " #name "\n" #name ":\n"
 asm(".pushsection .text, \"ax\", @progbits\n"
 	GS_ENTRY(gs_divert_copy_in)
 	ASM_ENDBR

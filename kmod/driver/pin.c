@@ -298,7 +298,7 @@ static int gs_pin_enter(struct kprobe *probe, struct pt_regs *regs)
 
 /*
  * RM gives back a file that it has looked up by a descriptor, in nv_put_file_private(file). Another
- * thread can change what the descriptor leads to, so this is the only way to know which file it was.
+ * thread can change what the descriptor leads to, so only here it is known which file it was.
  */
 static int gs_pin_put_file(struct kprobe *probe, struct pt_regs *regs)
 {

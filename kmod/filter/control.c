@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Scheduling controls, which are refused or let through by the rules of rm/refusals.h. Others that are
- * looked at are handed on from here.
+ * Scheduling controls, which are refused or let through by the rules of rm/refusals.h. Others that
+ * are looked at are handed on from here.
  */
 #include "compat/version.h"
 #include "driver/call.h"

@@ -346,7 +346,7 @@ static void gs_hook_attach(void)
 	pr_info("hooked %s\n", gs_hook.name);
 }
 
-/* A function that cannot be left alone comes to us for ever, so the module stays, and calls pass. */
+/* A function that cannot be left alone comes to us for ever: the module stays, and calls pass. */
 static void gs_hook_detach(enum gs_hook_state state)
 {
 	lockdep_assert_held(&gs_hook_lock);

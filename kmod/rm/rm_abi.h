@@ -223,8 +223,8 @@ struct rm_import_objects {
 
 /*
  * What RM says of memory that it gives nvidia_uvm a name for: the beginning of UvmGpuMemoryInfo
- * (nv_uvm_types.h). One of the bytes `of_device` is set for memory that belongs to a GPU, and not to
- * the fabric between GPUs: the first one up to 535, the second one since.
+ * (nv_uvm_types.h). One of the bytes `of_device` is set for memory that belongs to a GPU and not
+ * to the fabric between GPUs: the first one up to 535, the second one since.
  */
 struct rm_uvm_memory {
 	__u32 kind;
