@@ -139,14 +139,15 @@ fuzz_for() {
 agent_log=/tmp/agent.log
 # It asks by the socket, because the control plane of an agent that was killed can still be read.
 agent_answers() { gpushare thaw default; }
-# agent_up ARGUMENT...: starts gpushared unless it runs. It outlives the test.
+# agent_up ARGUMENT...: starts gpushared unless it runs. It outlives the test. It answers before it has opened a
+# GPU, and until then knows neither the GPU nor the module's tenants; where the driver is, that is waited for, too.
 agent_up() {
   [ ! -e /tmp/agent.pid ] || return 0
   gpushared "$@" >$agent_log 2>&1 </dev/null &
   echo $! >/tmp/agent.pid
   wait_for 30 agent_answers
+  ! grep -q '^nvidia ' /proc/modules || wait_for 30 agent_drives
 }
-# It answers before it has opened a GPU. What is on that until then it learns by looking, not by the probe.
 agent_drives() { [ -n "$(agent_value driver_version)" ]; }
 # What the agent has said that it does not say of a healthy machine. On a busy one it may take more than two
 # seconds to open a GPU; then it says so, goes on, and says when it is done.

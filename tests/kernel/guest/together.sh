@@ -265,12 +265,10 @@ scene() { # FILE
 test_TheModuleTellsTheAgentWhatTheProbeTells() {
   agent_down
   agent_up
-  wait_for 30 agent_drives
   scene /tmp/by-module
   agent_down
   unload_module
   agent_up
-  wait_for 30 agent_drives
   scene /tmp/by-probe
   agent_down
   load_module
