@@ -321,10 +321,11 @@ quiet := sched_system_test sched_mps_test tools_test bench_test attacks_test
 # These never wait: `make check` runs them in the time that the others leave.
 computing := $(pure_tests) orders_test tpot_test gangs_test credits_test
 # The longest, which begin first, so that none is left to run alone.
-long := sched_test kill_storm_test shim_test conformance_test shmctl_test
+long := sched_test driver_line_test kill_storm_test shim_test conformance_test shmctl_test
 # The tests of a program run in so many parts at once: PROGRAM@iofn is the part i, counted from 0.
 parts_of_attacks_test := 6
 parts_of_conformance_test := 2
+parts_of_driver_line_test := 2
 parts_of_sched_mps_test := 2
 parts_of_shim_test := 2
 parts_of_sched_system_test := 6

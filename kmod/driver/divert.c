@@ -39,8 +39,9 @@ void gs_divert_copy_out(void);
 /* clang-format off */
 #define GS_SAVE_ARGUMENTS "	pushq	%rdi\n	pushq	%rsi\n	pushq	%rdx\n"
 #define GS_RESTORE_ARGUMENTS "	popq	%rdx\n	popq	%rsi\n	popq	%rdi\n"
-#define GS_ENTRY(name)                                                                             \
-	"	.balign	16\n	.type " #name ", @function\n"                                         \
+#define GS_ENTRY(name)             \
+	"	.balign	16\n"        \
+	"	.type " #name ", @function\n" \
 	"	.globl " #name "\n" #name ":\n"
 asm(".pushsection .text, \"ax\", @progbits\n"
 	GS_ENTRY(gs_divert_copy_in)

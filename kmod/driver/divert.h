@@ -19,8 +19,8 @@ struct gs_call;
  * @GS_SITE_DISPLAY: nv_drm_gem_alloc_nvkms_memory_ioctl(device, argument, file) of nvidia_drm,
  *	which makes video memory inside the kernel. It is attached apart from the others.
  * @GS_SITE_UVM_DUP: nvUvmInterfaceDupMemory(device, client, memory, name, info), by which
- *	nvidia_uvm takes a second name for memory that it maps. It is attached apart from the others, and so is
- *	the next one.
+ *	nvidia_uvm takes a second name for memory that it maps. It is attached apart from the
+ *	others, and so is the next one.
  * @GS_SITE_UVM_FREE: nvUvmInterfaceFreeDupedHandle(device, name), by which it gives the name back.
  * @GS_SITES: The number of functions.
  */
