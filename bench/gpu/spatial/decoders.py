@@ -166,8 +166,7 @@ def main():
     parser.add_argument("--warm-up", type=float, default=1, help="seconds before that (default: 1)")
     parser.add_argument("--seed", type=int, default=5, help="of the lengths of answers (default: 5)")
     parser.add_argument("--limit", type=int, default=120, help="seconds after which a process is ended (default: 120)")
-    parser.add_argument("--eager", action="store_true", help="write tokens without CUDA graphs")
-    parser.add_argument("--dry", action="store_true", help="without a GPU and torch: a model that sleeps")
+    engine.add_model_arguments(parser)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:

@@ -584,6 +584,11 @@ def capacity(options):
     return max(result["answered"], 1) / result["seconds"], result
 
 
+def add_model_arguments(parser):
+    parser.add_argument("--eager", action="store_true", help="write tokens without CUDA graphs")
+    parser.add_argument("--dry", action="store_true", help="without a GPU and torch: a model that sleeps")
+
+
 def main():
     parser = rig.parser(__doc__, nargs="?")
     parser.add_argument("--ways", default="one,chunks,shares,tpot", help="the ways, separated by commas")
@@ -599,8 +604,7 @@ def main():
     parser.add_argument("--ttft", type=float, default=1.0, help="seconds until the first token is late (default: 1)")
     parser.add_argument("--tpot", type=float, default=0.1, help="seconds until the next one is late (default: 0.1)")
     parser.add_argument("--limit", type=int, default=300, help="seconds after which a process is ended (default: 300)")
-    parser.add_argument("--eager", action="store_true", help="write tokens without CUDA graphs")
-    parser.add_argument("--dry", action="store_true", help="without a GPU and torch: a model that sleeps")
+    add_model_arguments(parser)
     parser.add_argument("--judge", type=int, metavar="N",
                         help="say how many phases of N iterations are recognised (way one, or chunks with --way chunks), "
                         "under shim_drive --features iterations")

@@ -318,38 +318,36 @@ TEST(KmodRmCall, RoundsMemoryToWholePages) {
   EXPECT_EQ(rm_memory_round(~0ULL - 10, 0), ~0ULL);
 }
 
+struct Carried {
+  bool is_import;
+  __u32 count, first, parent;
+};
+// The handle at the place `at` is expected as well.
+void expect_carried(const rm_carried& what, const Carried& expected, __u32 at, __u32 handle) {
+  EXPECT_EQ(what.is_import, expected.is_import);
+  ASSERT_EQ(what.count, expected.count);
+  EXPECT_EQ(what.first, expected.first);
+  EXPECT_EQ(what.parent, expected.parent);
+  EXPECT_EQ(what.handles[at], handle);
+}
+
 TEST(KmodRmCall, ReadsWhatAControlCarries) {
   rm_export_object out{};
   out.h_object = 7;
-  rm_carried what = rm_carried_read(RM_CTRL_EXPORT_OBJECT, &out);
-  EXPECT_FALSE(what.is_import);
-  ASSERT_EQ(what.count, 1u);
-  EXPECT_EQ(what.first, 0u);
-  EXPECT_EQ(what.handles[0], 7u);
+  expect_carried(rm_carried_read(RM_CTRL_EXPORT_OBJECT, &out), {false, 1, 0, 0}, 0, 7);
 
   rm_import_object in{};
   in.h_parent = 3, in.h_object = 8;
-  what = rm_carried_read(RM_CTRL_IMPORT_OBJECT, &in);
-  EXPECT_TRUE(what.is_import);
-  ASSERT_EQ(what.count, 1u);
-  EXPECT_EQ(what.parent, 3u);
-  EXPECT_EQ(what.handles[0], 8u);
+  expect_carried(rm_carried_read(RM_CTRL_IMPORT_OBJECT, &in), {true, 1, 0, 3}, 0, 8);
 
   rm_export_objects some{};
   some.count = 2, some.first = 5, some.objects[1] = 9;
-  what = rm_carried_read(RM_CTRL_EXPORT_OBJECTS, &some);
-  EXPECT_FALSE(what.is_import);
-  ASSERT_EQ(what.count, 2u);
-  EXPECT_EQ(what.first, 5u);
-  EXPECT_EQ(what.handles[1], 9u);
+  expect_carried(rm_carried_read(RM_CTRL_EXPORT_OBJECTS, &some), {false, 2, 5, 0}, 1, 9);
 
   rm_import_objects others{};
   others.count = 0xFFFF, others.h_parent = 4, others.objects[127] = 6;
-  what = rm_carried_read(RM_CTRL_IMPORT_OBJECTS, &others);
-  EXPECT_TRUE(what.is_import);
-  ASSERT_EQ(what.count, 128u) << "no more than there are";
-  EXPECT_EQ(what.parent, 4u);
-  EXPECT_EQ(what.handles[127], 6u);
+  expect_carried(rm_carried_read(RM_CTRL_IMPORT_OBJECTS, &others),
+                 {true, 128 /* no more than there are */, 0, 4}, 127, 6);
   EXPECT_EQ(rm_carried_bytes(RM_CTRL_EXPORT_OBJECTS), sizeof some);
   EXPECT_EQ(rm_carried_bytes(RM_CTRL_IMPORT_OBJECTS), sizeof others);
 }

@@ -87,6 +87,16 @@ class Hostile {
       return entry.record.pid == 0 || entry.record.pid == one.pid();
     });
   }
+  // Kills the one that misbehaves, with all that it has started: the other one has the GPU then.
+  void end(Child& bad, const Child& good) const {
+    bad.signal(SIGKILL);
+    ASSERT_TRUE(eventually([&] {
+      kill_others(good);
+      return is_alone(good);
+    })) << seen();
+    EXPECT_TRUE(goes_on(good)) << seen();
+    EXPECT_TRUE(eventually([&] { return rig.frozen_groups() == 0; })) << seen();
+  }
   std::string seen() const {
     std::string text = rig.output("agent.log");
     for (const auto& [slot, record] : rig.snapshot().processes)
@@ -145,13 +155,7 @@ TEST_P(HostileTurns, TheOtherGoesOnAndIsHeldByNobodyWhoHasGone) {
     EXPECT_TRUE(all.others_receive_time(*good)) << all.seen();
     ASSERT_TRUE(all.goes_on(*good)) << all.seen();
   }
-  bad->signal(SIGKILL);
-  ASSERT_TRUE(eventually([&] {
-    all.kill_others(*good);
-    return all.is_alone(*good);
-  })) << all.seen();
-  EXPECT_TRUE(all.goes_on(*good)) << all.seen();
-  EXPECT_TRUE(eventually([&] { return all.rig.frozen_groups() == 0; })) << all.seen();
+  all.end(*bad, *good);
 }
 
 // The one that behaves comes second, and has the GPU when the first one has gone.
@@ -171,13 +175,7 @@ TEST_P(HostileFirst, LeavesTheGpuWhenItIsKilled) {
   const auto good = all.rig.run({}, steps(kForEver));
   ASSERT_TRUE(eventually([&] { return all.rig.record(good->pid()).pid != 0; })) << all.seen();
   EXPECT_TRUE(eventually([&] { return all.others_time(*good) > 0; })) << all.seen();
-  bad->signal(SIGKILL);
-  ASSERT_TRUE(eventually([&] {
-    all.kill_others(*good);
-    return all.is_alone(*good);
-  })) << all.seen();
-  EXPECT_TRUE(all.goes_on(*good)) << all.seen();
-  EXPECT_TRUE(eventually([&] { return all.rig.frozen_groups() == 0; })) << all.seen();
+  all.end(*bad, *good);
 }
 
 // It dies while it is held, by its own fault.

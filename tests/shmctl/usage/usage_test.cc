@@ -58,6 +58,17 @@ class UsageFile : public ::testing::Test {
     return answer.value_or(-1);
   }
 
+  // Changes the file, which nobody writes meanwhile.
+  void change(const char* sql) const {
+    auto database = Database::open(options_.path);
+    ASSERT_TRUE(database);
+    ASSERT_TRUE(database->run(sql));
+  }
+  void write_samples(int count) {
+    UsageStore store = open();
+    for (int i = 0; i < count; ++i) ASSERT_TRUE(store.write(write_of(at(i))));
+  }
+
   UsageStore open() {
     auto store = UsageStore::open(options_);
     EXPECT_TRUE(store) << store.error().message();
@@ -237,17 +248,10 @@ TEST_F(UsageFile, AWeekOfFiftyTenantsOnEightGpusFits) {
 
 // A tenant for each job, as under Slurm: the names of those that no sample has any more go.
 TEST_F(UsageFile, SeriesThatNothingNamesGo) {
-  {
-    UsageStore store = open();
-    for (int i = 0; i < 60; ++i) ASSERT_TRUE(store.write(write_of(at(i))));
-  }
-  {
-    auto database = Database::open(options_.path);
-    ASSERT_TRUE(database);
-    ASSERT_TRUE(database->run(
-        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<25000) "
-        "INSERT INTO series(tenant,uid,gpu,priority) SELECT 'slurm/' || i, 0, 0, 1 FROM n"));
-  }
+  write_samples(60);
+  change(
+      "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<25000) "
+      "INSERT INTO series(tenant,uid,gpu,priority) SELECT 'slurm/' || i, 0, 0, 1 FROM n");
   {
     UsageStore store = open();
     for (int i = 0; i < 60; ++i) ASSERT_TRUE(store.write(write_of(at(60 + i))));
@@ -300,16 +304,8 @@ TEST_F(UsageFile, AFileOfTheFirstLayoutIsTakenOver) {
 }
 
 TEST_F(UsageFile, APackThatIsBrokenIsLeftOutAndSaid) {
-  {
-    UsageStore store = open();
-    for (int i = 0; i < 100; ++i) ASSERT_TRUE(store.write(write_of(at(i))));
-  }
-  {
-    auto database = Database::open(options_.path);
-    ASSERT_TRUE(database);
-    ASSERT_TRUE(database->run(
-        "UPDATE packs SET data=substr(data,1,10)||x'5A5A'||substr(data,13) WHERE id=2"));
-  }
+  write_samples(100);
+  change("UPDATE packs SET data=substr(data,1,10)||x'5A5A'||substr(data,13) WHERE id=2");
   UsageStore store = open();
   ASSERT_TRUE(store.write(write_of(kBegin + 1000)));
   const UsageHistory history = read();
@@ -320,11 +316,7 @@ TEST_F(UsageFile, APackThatIsBrokenIsLeftOutAndSaid) {
 
 TEST_F(UsageFile, AFileOfANewerLayoutIsLeftAlone) {
   open();
-  {
-    auto database = Database::open(options_.path);
-    ASSERT_TRUE(database);
-    ASSERT_TRUE(database->run("PRAGMA user_version=99"));
-  }
+  change("PRAGMA user_version=99");
   const auto store = UsageStore::open(options_);
   ASSERT_FALSE(store);
   EXPECT_EQ(store.error().code, std::errc::not_supported);
