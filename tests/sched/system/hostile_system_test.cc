@@ -141,6 +141,15 @@ const std::vector<Row>& rows() {
   return kRows;
 }
 
+// Those of which one stays long enough to be seen at work.
+std::vector<Row> lasting_rows() {
+  std::vector<Row> lasting = rows();
+  std::erase_if(lasting, [](const Row& row) {
+    return std::string_view(row.name) == "ends_at_once_again_and_again";
+  });
+  return lasting;
+}
+
 class HostileTurns : public ::testing::TestWithParam<Row> {};
 INSTANTIATE_TEST_SUITE_P(All, HostileTurns, ::testing::ValuesIn(rows()),
                          [](const auto& row) { return row.param.name; });
@@ -162,7 +171,7 @@ TEST_P(HostileTurns, TheOtherGoesOnAndIsHeldByNobodyWhoHasGone) {
 class HostileFirst : public ::testing::TestWithParam<std::tuple<const char*, Row>> {};
 INSTANTIATE_TEST_SUITE_P(All, HostileFirst,
                          ::testing::Combine(::testing::Values("fifo", "srtf"),
-                                            ::testing::ValuesIn(rows())),
+                                            ::testing::ValuesIn(lasting_rows())),
                          [](const auto& row) {
                            return std::string(std::get<0>(row.param)) + "_" +
                                   std::get<1>(row.param).name;
