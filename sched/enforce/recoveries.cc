@@ -2,6 +2,7 @@
 #include "sched/enforce/recoveries.h"
 
 #include <atomic>
+#include <latch>
 #include <stop_token>
 #include <system_error>
 #include <thread>
@@ -35,6 +36,7 @@ struct Recoveries::Job {
   const Writer writer;
   const Time since;
   std::stop_source stop;
+  std::latch is_named{1};
   std::atomic<bool> is_over = false;
 };
 
@@ -77,9 +79,12 @@ void Recoveries::start(const std::shared_ptr<Gpu>& gpu, uint32_t index,
   try {
     std::thread([job, index, told = told_] {
       name_gpu_thread(index);
+      job->is_named.count_down();
       job->carry_out();
       told();
     }).detach();
+    // Otherwise an agent that is started now would find nobody who asks this GPU.
+    job->is_named.wait();
   } catch (const std::system_error& error) {
     log_warning("GPU {}: recovery waits for the driver itself: {}", index, error.what());
     job->carry_out();

@@ -4,7 +4,9 @@
 #include "sched/enforce/recoveries.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include "shmctl/base/last_threads.h"
 #include "shmctl/plane/ledger.h"
 #include "shmctl/program/wait.h"
 #include "tests/sched/enforce/hanging_gpu.h"
@@ -92,6 +94,21 @@ TEST_F(RecoveriesTest, AFreezeThatLandsWhileTheAgentDiesIsListedUntilItIsUndone)
   collect_until_under_way(0);
   EXPECT_FALSE(is_frozen(kFirst));
   EXPECT_FALSE(is_listed(kFirst));
+}
+
+// By which an agent that is started at once leaves that GPU alone.
+TEST_F(RecoveriesTest, AsSoonAsAGpuIsAskedItIsSeenByTheNameOfTheThread) {
+  const ProcessId self{::getpid(), 0};
+  freeze(kFirst);
+  for (int i = 0; i < 50 && !HasFailure(); ++i) {
+    gpu_->set_hang(0, true);
+    recoveries_.begin(gpu_, Writer::kDies);
+    EXPECT_TRUE(may_ask_gpu(self, 0)) << i;
+    EXPECT_FALSE(may_ask_gpu(self, 1));
+    recoveries_.call_off();
+    gpu_->set_hang(0, false);
+    ASSERT_TRUE(eventually([&] { return !may_ask_gpu(self, 0); }));
+  }
 }
 
 TEST_F(RecoveriesTest, WhatIsCalledOffTouchesNeitherTheLedgerNorWhatTheNextAgentSets) {
