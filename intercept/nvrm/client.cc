@@ -187,15 +187,13 @@ Result<> RmClient::make_devices(RmGpuDevice& gpu) {
   gs_attach_ids attach{};
   std::fill(std::begin(attach.ids), std::end(attach.ids), GS_INVALID_GPU_ID);
   attach.ids[0] = gpu.gpu_id;
-  if (auto done = rm_control(*driver_, gpu.control.get(), gpu.client, gpu.client,
-                             GS_CTRL_GPU_ATTACH_IDS, attach, "attach a GPU");
-      !done)
-    return done;
+  const auto ask = [&](uint32_t command, auto& params, const char* step) {
+    return rm_control(*driver_, gpu.control.get(), gpu.client, gpu.client, command, params, step);
+  };
+  if (auto done = ask(GS_CTRL_GPU_ATTACH_IDS, attach, "attach a GPU"); !done) return done;
   gs_gpu_id_info where{};
   where.gpu_id = gpu.gpu_id;
-  if (auto done = rm_control(*driver_, gpu.control.get(), gpu.client, gpu.client,
-                             GS_CTRL_GPU_GET_ID_INFO_V2, where, "find a GPU's instance");
-      !done)
+  if (auto done = ask(GS_CTRL_GPU_GET_ID_INFO_V2, where, "find a GPU's instance"); !done)
     return done;
 
   gs_device_params device{};

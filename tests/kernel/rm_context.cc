@@ -167,12 +167,7 @@ Answer Context::heap_size() {
 }
 
 Answer Context::dup() {
-  gs_nvos55 argument{};
-  argument.h_client = client_;
-  argument.h_parent = device_;
-  argument.h_object = next_++;
-  argument.h_client_src = client_;
-  argument.h_object_src = memory_;
+  gs_nvos55 argument{client_, device_, next_++, client_, memory_, 0, 0};
   return call(fd_, GS_NV_ESC_RM_DUP_OBJECT, argument);
 }
 

@@ -119,11 +119,7 @@ void Fuzzer::fill(uint8_t* argument, uint32_t nr) {
       return put(call);
     }
     case GS_NV_ESC_RM_CONTROL: {
-      gs_nvos54 call{};
-      call.h_client = client();
-      call.h_object = handle();
-      call.cmd = command();
-      call.p_params = params(bytes);
+      gs_nvos54 call{client(), handle(), command(), 0, params(bytes), 0, 0};
       call.params_size = bytes;
       return put(call);
     }

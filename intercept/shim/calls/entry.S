@@ -26,13 +26,18 @@
 gs_targets:
         .text
 
-        .macro gs_entry symbol
+        /* The begin of a function that others may call. */
+        .macro gs_function symbol
         .globl \symbol
         .type \symbol, @function
         .balign 16
 \symbol:
         .cfi_startproc
         endbr64
+        .endm
+
+        .macro gs_entry symbol
+        gs_function \symbol
         jmp *gs_targets + 8 * gs_index(%rip)
 .Llazy\@:
         endbr64
@@ -88,12 +93,7 @@ gs_trampolines_end:
 /* The arguments are handle, name, and for dlvsym the version. `real` holds the real function once it
  * was found. */
         .macro gs_lookup symbol real find hooked
-        .globl \symbol
-        .type \symbol, @function
-        .balign 16
-\symbol:
-        .cfi_startproc
-        endbr64
+        gs_function \symbol
         cmpq $-1, %rdi /* RTLD_NEXT */
         je .Lother\@
         testq %rsi, %rsi

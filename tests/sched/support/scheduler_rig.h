@@ -28,17 +28,10 @@ class SchedulerParts {
   }
   void start(Gpu& gpu, Observer* observer, const Clock& clock, const ProcReader& reader,
              const Config& config = Config(every_policy())) {
-    scheduler = std::make_unique<Scheduler>(Surroundings{.gpu = gpu,
-                                                         .observer = observer,
-                                                         .region = *region,
-                                                         .processes = reader,
-                                                         .clock = clock,
-                                                         .tenants = tenants,
-                                                         .shims = shims,
-                                                         .mps = mps,
-                                                         .lengths = lengths,
-                                                         .make_line = make_line},
-                                            AgentIdentity{}, config);
+    Surroundings around{gpu, observer, *region, reader, clock, tenants, shims, mps};
+    around.lengths = lengths;
+    around.make_line = make_line;
+    scheduler = std::make_unique<Scheduler>(around, AgentIdentity{}, config);
   }
   // The agent died; whatever it did stays done.
   void kill() { scheduler.reset(); }

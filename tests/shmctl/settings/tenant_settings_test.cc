@@ -15,13 +15,14 @@ namespace {
 
 using testing::HasSubstr;
 
-// What is accepted for each key, and, after an arrow, what it reads as where that differs.
-struct Accepted {
+struct Row {
   const char* key;
-  const char* values;
+  const char* text;
 };
+class AcceptedValue : public testing::TestWithParam<Row> {};  // values, with commas between them
+class RejectedValue : public testing::TestWithParam<Row> {};  // one value
 
-class AcceptedValue : public testing::TestWithParam<Accepted> {};
+// Behind an arrow stands what it reads as where that differs.
 
 TEST_P(AcceptedValue, IsSetAndFormattedSoThatItReadsBack) {
   const auto& [key, values] = GetParam();
@@ -42,32 +43,24 @@ TEST_P(AcceptedValue, IsSetAndFormattedSoThatItReadsBack) {
 
 INSTANTIATE_TEST_SUITE_P(
     Values, AcceptedValue,
-    testing::Values(
-        Accepted{"weight", "1, 10000, 0300 -> 300"},
-        Accepted{"max",
-                 "max, 30%, 1%, 100%, 12.5%, 33.333%, 1.050% -> 1.05%, 30000 100000 -> 30%, "
-                 "30000   100000 -> 30%, 1000 1000, 1000 1000000, 1000000 1000000"},
-        Accepted{"priority", "idle, normal, high"},
-        Accepted{"memory_max",
-                 "max, 1, 1023, 8G, 8g -> 8G, 12GiB -> 12G, 64kiB -> 64K, 1.5G -> 1536M, "
-                 "0.125MiB -> 128K, 0.001K -> 1, 1024K -> 1M, 1536M, 16777215T, "
-                 "18446744073709551614"},
-        Accepted{"sm_percent", "1, 100, max"},
-        Accepted{"slo_us",
-                 "0, 5ms -> 5000, 0.25ms -> 250, 200us -> 200, 1.5s -> 1500000, "
-                 "1000s -> 1000000000, 1000000000"},
-        Accepted{"length_us",
-                 "0, 10m -> 600000000, 1.5h -> 5400000000, 90s -> 90000000, "
-                 "277h -> 997200000000, 1000000000000"},
-        Accepted{"iterations", "1000000000000"}, Accepted{"phase", "auto, prefill, decode, none"},
-        Accepted{"gang", "auto, true, false"}));
-
-struct Rejected {
-  const char* key;
-  const char* value;
-};
-
-class RejectedValue : public testing::TestWithParam<Rejected> {};
+    testing::Values(Row{"weight", "1, 10000, 0300 -> 300"},
+                    Row{"max",
+                        "max, 30%, 1%, 100%, 12.5%, 33.333%, 1.050% -> 1.05%, 30000 100000 -> 30%, "
+                        "30000   100000 -> 30%, 1000 1000, 1000 1000000, 1000000 1000000"},
+                    Row{"priority", "idle, normal, high"},
+                    Row{"memory_max",
+                        "max, 1, 1023, 8G, 8g -> 8G, 12GiB -> 12G, 64kiB -> 64K, 1.5G -> 1536M, "
+                        "0.125MiB -> 128K, 0.001K -> 1, 1024K -> 1M, 1536M, 16777215T, "
+                        "18446744073709551614"},
+                    Row{"sm_percent", "1, 100, max"},
+                    Row{"slo_us",
+                        "0, 5ms -> 5000, 0.25ms -> 250, 200us -> 200, 1.5s -> 1500000, "
+                        "1000s -> 1000000000, 1000000000"},
+                    Row{"length_us",
+                        "0, 10m -> 600000000, 1.5h -> 5400000000, 90s -> 90000000, "
+                        "277h -> 997200000000, 1000000000000"},
+                    Row{"iterations", "1000000000000"}, Row{"phase", "auto, prefill, decode, none"},
+                    Row{"gang", "auto, true, false"}));
 
 TEST_P(RejectedValue, ChangesNothingAndTheErrorSaysWhatIsAllowed) {
   const auto& [key, value] = GetParam();
@@ -89,8 +82,8 @@ TEST_P(RejectedValue, ChangesNothingAndTheErrorSaysWhatIsAllowed) {
 
 // One row for each of the values.
 template <class... Values>
-std::vector<Rejected> rejected(const char* key, Values... values) {
-  return {Rejected{key, values}...};
+std::vector<Row> rejected(const char* key, Values... values) {
+  return {Row{key, values}...};
 }
 
 INSTANTIATE_TEST_SUITE_P(

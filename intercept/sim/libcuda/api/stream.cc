@@ -105,25 +105,16 @@ CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
   return put(stream, [=](Runtime&) { return make_host_function(function, data); });
 }
 
-// --- values in memory
-// -----------------------------------------------------------------------------
+// --- values in memory --------------------------------------------------------------------------
 
-CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, uint32_t value,
-                                unsigned flags) {
-  return put_of_memory(make_wait_for_value, stream, address, value, 4, flags);
-}
-CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, uint64_t value,
-                                unsigned flags) {
-  return put_of_memory(make_wait_for_value, stream, address, value, 8, flags);
-}
-CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, uint32_t value,
-                                 unsigned flags) {
-  return put_of_memory(make_write_of_value, stream, address, value, 4, flags);
-}
-CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, uint64_t value,
-                                 unsigned flags) {
-  return put_of_memory(make_write_of_value, stream, address, value, 8, flags);
-}
+#define GS_VALUE_FUNCTION(name, type, make)                                         \
+  CUresult name(CUstream stream, CUdeviceptr address, type value, unsigned flags) { \
+    return put_of_memory(make, stream, address, value, sizeof(value), flags);       \
+  }
+GS_VALUE_FUNCTION(cuStreamWaitValue32_v2, uint32_t, make_wait_for_value)
+GS_VALUE_FUNCTION(cuStreamWaitValue64_v2, uint64_t, make_wait_for_value)
+GS_VALUE_FUNCTION(cuStreamWriteValue32_v2, uint32_t, make_write_of_value)
+GS_VALUE_FUNCTION(cuStreamWriteValue64_v2, uint64_t, make_write_of_value)
 
 // --- events -------------------------------------------------------------------------------------
 

@@ -115,6 +115,11 @@ class StreamsTest : public testing::Test {
     call.put();
     return call.number();
   }
+  void launch_in_partition() {
+    move_to(1);
+    launch(new_stream());
+    EXPECT_EQ(slot_->gpus[0].applied, 1u);
+  }
   size_t copy(CUstream stream) {
     Call call(*this, stream, Use::kOperation);
     call.put_at_home();

@@ -254,10 +254,7 @@ TEST_F(StreamsTest, LaunchesOutsideAWantedPartitionAreCounted) {
 
 // PyCUDA and others have no primary context at all, or give it back.
 TEST_F(StreamsTest, AProgramWithContextsOfItsOwnAloneIsInNoPartitionAndSaysWhy) {
-  const CUstream stream = new_stream();
-  move_to(1);
-  launch(stream);
-  ASSERT_EQ(slot_->gpus[0].applied, 1u);
+  launch_in_partition();
   streams().before_release(0, false);
   streams().count_other_contexts(1);
   current_context = reinterpret_cast<CUcontext>(uintptr_t{0x501});
@@ -272,10 +269,7 @@ TEST_F(StreamsTest, AProgramWithContextsOfItsOwnAloneIsInNoPartitionAndSaysWhy) 
 
 // The context that was in the partition is gone, and nothing can be made in the next one.
 TEST_F(StreamsTest, ANewContextIsNotWhereTheOneBeforeWas) {
-  const CUstream stream = new_stream();
-  move_to(1);
-  launch(stream);
-  ASSERT_EQ(slot_->gpus[0].applied, 1u);
+  launch_in_partition();
   streams().before_release(0, true);
   streams().count_other_contexts(1);
   streams().on_retained(0, kContext);
