@@ -285,7 +285,7 @@ static void gs_hook_forget(void)
 	gs_files_forget();
 }
 
-/* A call went into RM without passing the probe. It comes from the call itself. */
+/* A call may have gone into RM without passing the probe. It comes from the call itself. */
 static void gs_hook_on_miss(void)
 {
 	schedule_work(&gs_hook_loss);
@@ -328,7 +328,9 @@ static void gs_hook_attach(void)
 	}
 	err = gs_pin_attach(GS_DRIVER, gs_hook_on_miss);
 	if (err) {
-		gs_hook_fail("the driver's way into RM cannot be watched", err);
+		gs_hook_fail(err == -EPERM ? "kprobes are disarmed" :
+					     "the driver's way into RM cannot be watched",
+			     err);
 		return;
 	}
 	err = gs_divert_attach();
@@ -362,15 +364,20 @@ static void gs_hook_detach(enum gs_hook_state state)
 	gs_hook.state = state;
 }
 
+/* A program can let a call seem lost by changing it meanwhile, so the probe itself is asked. */
 static void gs_hook_lost(struct work_struct *work)
 {
+	bool is_lost;
+
 	mutex_lock(&gs_hook_lock);
-	if (gs_hook.state == GS_HOOKED && !gs_hook_is_draining()) {
+	is_lost = gs_hook.state == GS_HOOKED && !gs_hook_is_draining() && !gs_pin_is_armed();
+	if (is_lost) {
 		gs_hook_detach(GS_OBSERVING);
 		gs_hook_fail("calls enter RM unseen, so kprobes were disarmed", -EPERM);
 	}
 	mutex_unlock(&gs_hook_lock);
-	gs_announce(GS_NEWS_DRIVER);
+	if (is_lost)
+		gs_announce(GS_NEWS_DRIVER);
 }
 
 /* A release without that function makes no such memory. */

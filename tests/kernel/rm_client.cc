@@ -37,6 +37,8 @@
 //                and prints the slice that it has then
 //   race-slice=US  makes 60 groups and sets each one's slice to 2048 us while another thread turns
 //                that into US, and prints the longest slice that a group has then
+//   race-away race-away-wrapped  preempts its group, 200 times, while another thread turns that into a
+//                question, or into a call that the driver answers before RM
 //   race-size=MIB race-heap=MIB
 //                allocates 1 MiB, 100 times, while another thread turns the size into MIB; the
 //                argument points to the size, or holds it
@@ -160,6 +162,8 @@ void carry_out(Context& context, std::string_view word) {
   if (verb == "race-slice")
     return (void)std::printf("race-slice %llu\n",
                              static_cast<unsigned long long>(context.race_slice(number)));
+  if (verb == "race-away" || verb == "race-away-wrapped")
+    return context.race_away(verb == "race-away-wrapped");
   if (verb == "race-size" || verb == "race-heap")
     return context.race_size(number << 20, verb == "race-heap");
   if (verb == "alloc-for") return context.allocate_for(number);

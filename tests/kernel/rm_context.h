@@ -118,6 +118,7 @@ class Context {
   void let_page_go(uint64_t ms) { page_goes_after_ms_ = ms; }
   uint64_t race(uint64_t us);
   uint64_t race_slice(uint64_t us);
+  void race_away(bool is_wrapped);
   void race_size(uint64_t bytes, bool is_inline);
   void race_client(uint64_t bytes);
   void race_file(uint64_t bytes);
