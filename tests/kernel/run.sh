@@ -39,7 +39,7 @@ suites() { # the longest come first
   echo "agent 120 $driver $client kernel/static/gpushared kernel/static/gpushare"
   echo "filter 120 $driver $client $module kernel/refused-controls bin/tests/rm_fuzz"
   echo "escapes 120 $driver $client $module bin/tests/door $ring/nvidia/nvidia-drm.ko" \
-    "$ring/nvidia/nvidia-uvm.ko"
+    "$ring/nvidia/nvidia-uvm.ko $ring/nvidia/forks.ko"
   echo "module 120 $driver $client $module $ring/livepatch/standin-livepatch.ko" \
     "$ring/nvidia-535/nvidia.ko:/test/nvidia-535.ko" \
     "$ring/nvidia-unknown/nvidia.ko:/test/nvidia-unknown.ko"

@@ -102,6 +102,34 @@ test_ChildrenOfAMemberAreMembersAndLeaveNothing() {
   wait_for 10 holds has_members default 0
 }
 
+# Others can name the child before the module has been told of it. The parent stands still on one
+# processor meanwhile, so this works on the other.
+attach_child_of() { # PID PROCS: waits for a child, puts it there, lets the fork go on, and prints the child
+  taskset 1 sh -c 'until child=$(grep -l "^PPid:.$1\$" /proc/[0-9]*/status 2>/dev/null | cut -d/ -f3) && [ -n "$child" ]; do
+      kill -0 $1 || exit 1; done
+    echo $child >$2; echo 0 >/sys/module/forks/parameters/holds_forks; echo $child' sh "$1" "$2"
+}
+test_AChildThatIsAttachedInTheInstantOfItsForkIsInOneTenant() {
+  local parent child
+  insmod /test/forks.ko holds_forks=1
+  tenant from
+  tenant into
+  client sleep=300 leave-open
+  parent=$started
+  taskset -p 2 "$parent" >/dev/null
+  echo "$parent" >$tree/tenants/from/procs
+  child=$(attach_child_of "$parent" $tree/tenants/into/procs)
+  wait_for 15 is_gone "$parent"
+  is_in "$child" into || fail "it is not where it was put"
+  ! is_in "$child" from || fail "it is where its parent is, too"
+  end "$child"
+  wait_for 5 holds has_members into 0
+  wait_for 5 holds has_members from 0
+  rmmod forks
+  echo from >$tree/remove
+  echo into >$tree/remove
+}
+
 test_APathThatIsTooLongMatchesByItsAncestor() {
   tenant deep
   echo "/jobs/*" >$tree/tenants/deep/match_cgroup
