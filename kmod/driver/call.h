@@ -10,7 +10,7 @@
 #include <linux/uaccess.h>
 
 #include "driver/divert.h"
-#include "rm/rm_call.h"
+#include "rm/rm_params.h"
 
 struct gs_client;
 struct gs_file;

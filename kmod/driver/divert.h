@@ -69,9 +69,9 @@ unsigned long gs_divert_original_of_five(unsigned long a0, unsigned long a1, uns
  * not sleep. Its assembler calls them by name, because a table of functions would cost every ioctl
  * a retpoline.
  *
- * hook/hook.c defines what a file operation asks, with its arguments and its place in gs_sites[].
- * It returns the address of the function that runs instead, or 0 for the driver's. The other one
- * does the same for a function of nvidia_uvm's.
+ * hook/entries.c defines what a file operation asks, with its arguments and its place in
+ * gs_sites[]. It returns the address of the function that runs instead, or 0 for the driver's. The
+ * other one does the same for a function of nvidia_uvm's.
  */
 unsigned long gs_hook_choose(unsigned long a0, unsigned long a1, unsigned long a2,
 			     unsigned long site);

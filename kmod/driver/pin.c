@@ -27,6 +27,7 @@
 #include "driver/divert.h"
 #include "driver/pin.h"
 #include "rm/interest.h"
+#include "rm/rm_kept.h"
 #include "news/agent.h"
 
 #define GS_PIN_BITS 8
@@ -130,8 +131,8 @@ static int gs_call_write(const struct gs_call *call)
 }
 
 /*
- * A call that succeeds has passed the probe, unless somebody has disarmed that, or another thread of
- * the program has changed it into one that is not watched.
+ * A call that succeeds has passed the probe, unless somebody has disarmed that, or another thread
+ * of the program has changed it into one that is not watched.
  */
 static __always_inline long gs_call_pinned(struct gs_call *call)
 {

@@ -11,6 +11,7 @@
 #include "driver/call.h"
 #include "filter/order.h"
 #include "filter/verdicts.h"
+#include "rm/rm_kept.h"
 #include "state/carried.h"
 #include "state/client.h"
 #include "state/file.h"
