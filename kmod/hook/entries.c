@@ -61,14 +61,30 @@ static int gs_hook_open(struct inode *inode, struct file *file)
 	return ret;
 }
 
-static int gs_hook_display(unsigned long device, unsigned long argument, unsigned long file)
+static __always_inline int gs_hook_display_at(unsigned long a0, unsigned long a1, unsigned long a2,
+					      enum gs_site site)
 {
 	int ret = gs_filter_display();
 
 	if (!ret)
-		ret = gs_divert_original(device, argument, file, gs_sites[GS_SITE_DISPLAY]);
+		ret = gs_divert_original(a0, a1, a2, gs_sites[site]);
 	gs_module_put();
 	return ret;
+}
+
+static int gs_hook_display(unsigned long device, unsigned long argument, unsigned long file)
+{
+	return gs_hook_display_at(device, argument, file, GS_SITE_DISPLAY);
+}
+
+static int gs_hook_display_dumb(unsigned long file, unsigned long device, unsigned long argument)
+{
+	return gs_hook_display_at(file, device, argument, GS_SITE_DISPLAY_DUMB);
+}
+
+static int gs_hook_display_import(unsigned long device, unsigned long argument, unsigned long file)
+{
+	return gs_hook_display_at(device, argument, file, GS_SITE_DISPLAY_IMPORT);
 }
 
 static unsigned long gs_hook_uvm_dup(unsigned long device, unsigned long client,
@@ -136,6 +152,10 @@ static __always_inline unsigned long gs_hook_with_reference(unsigned long site)
 		return (unsigned long)gs_hook_open;
 	if (site == gs_sites[GS_SITE_DISPLAY])
 		return (unsigned long)gs_hook_display;
+	if (site == gs_sites[GS_SITE_DISPLAY_DUMB])
+		return (unsigned long)gs_hook_display_dumb;
+	if (site == gs_sites[GS_SITE_DISPLAY_IMPORT])
+		return (unsigned long)gs_hook_display_import;
 	return (unsigned long)gs_hook_release;
 }
 

@@ -6,7 +6,7 @@
 #include "hook/parts.h"
 #include "hook/sites.h"
 
-/* What nvidia_uvm calls is in nvidia. */
+/* What nvidia_uvm calls is in nvidia. Of nvidia_drm's functions a release may have only some. */
 static const struct gs_part_function {
 	enum gs_part part;
 	enum gs_site site;
@@ -15,51 +15,56 @@ static const struct gs_part_function {
 } gs_part_functions[] = {
 	{ GS_PART_DISPLAY, GS_SITE_DISPLAY, GS_DISPLAY_DRIVER,
 	  "nv_drm_gem_alloc_nvkms_memory_ioctl" },
+	{ GS_PART_DISPLAY, GS_SITE_DISPLAY_DUMB, GS_DISPLAY_DRIVER, "nv_drm_dumb_create" },
+	{ GS_PART_DISPLAY, GS_SITE_DISPLAY_IMPORT, GS_DISPLAY_DRIVER,
+	  "nv_drm_gem_import_nvkms_memory_ioctl" },
 	{ GS_PART_UVM, GS_SITE_UVM_DUP, GS_DRIVER, "nvUvmInterfaceDupMemory" },
 	{ GS_PART_UVM, GS_SITE_UVM_FREE, GS_DRIVER, "nvUvmInterfaceFreeDupedHandle" },
 };
 
 static const char *const gs_part_names[GS_PARTS] = {
-	[GS_PART_DISPLAY] = "memory for displays",
+	[GS_PART_DISPLAY] = "memory of nvidia_drm",
 	[GS_PART_UVM] = "memory that nvidia_uvm keeps",
 };
 
 static bool gs_part_is_attached[GS_PARTS];
 
-/* Fills in gs_sites[]. Returns -ENOENT if a function is missing. */
-static int gs_part_find(enum gs_part part)
+/* Fills in gs_sites[]. Returns how many of a part's functions there are, and in @missing how many not. */
+static unsigned int gs_part_find(enum gs_part part, unsigned int *missing)
 {
 	const struct gs_part_function *function;
-	unsigned int i;
-	int err = 0;
+	unsigned int i, found = 0;
 
+	*missing = 0;
 	for (i = 0; i < ARRAY_SIZE(gs_part_functions); i++) {
 		function = &gs_part_functions[i];
 		if (function->part != part)
 			continue;
 		gs_sites[function->site] = gs_site_of(function->module, function->name);
-		if (!gs_sites[function->site])
-			err = -ENOENT;
+		if (gs_sites[function->site])
+			found++;
+		else
+			(*missing)++;
 	}
-	return err;
+	return found;
 }
 
 /**
- * gs_part_attach() - Divert the functions of a part, if the driver has them all.
- * @part: The part; nothing is done if it is attached. A release of nvidia_drm without the function
- *	makes no such memory, so of that nothing is said.
+ * gs_part_attach() - Divert the functions of a part.
+ * @part: The part; nothing is done if it is attached. Of nvidia_drm, which may not be there, it is
+ *	those that there are. Names that nvidia_uvm takes must be seen to come and to go.
  */
 void gs_part_attach(enum gs_part part)
 {
+	unsigned int found, missing;
 	int err;
 
 	if (gs_part_is_attached[part])
 		return;
-	err = gs_part_find(part);
-	if (err && part == GS_PART_DISPLAY)
+	found = gs_part_find(part, &missing);
+	if (part == GS_PART_DISPLAY && !found)
 		return;
-	if (!err)
-		err = gs_divert_part_attach(part);
+	err = part == GS_PART_UVM && missing ? -ENOENT : gs_divert_part_attach(part);
 	gs_part_is_attached[part] = !err;
 	if (err)
 		pr_warn("%s is not watched (%d)\n", gs_part_names[part], err);

@@ -53,7 +53,8 @@
 //   preemption=MODE  how its kernels leave the GPU: 0 when they have ended, 1 by blocks, 2 at once
 //   serialized=device serialized=group  makes one, and says that its parameters are serialized
 //   schedule-dup puts a group on the runlist, and then once more by another name of it
-//   display      memory that nvidia-drm makes for displays
+//   display=HOW  memory by nvidia-drm: 0 what it makes for displays, 1 a dumb buffer, 2 what it
+//                imports, and so keeps
 //   uvm-map      has the newest memory mapped by nvidia-uvm, which numbers its mappings from 0
 //   uvm-map-raced=MIB  the same, while another thread frees it and makes MIB under its handle
 //   uvm-unmap=NUMBER uvm-close  ends a mapping, or all
@@ -176,7 +177,7 @@ void carry_out(Context& context, std::string_view word) {
     return report(word, context.preemption_mode(static_cast<uint32_t>(number)));
   if (verb == "serialized") return report(word, context.serialized(text));
   if (verb == "schedule-dup") return report(word, context.schedule_duplicate());
-  if (verb == "display") return report(word, context.display_memory());
+  if (verb == "display") return report(word, context.display_memory(number));
   if (verb == "uvm-map") return report(word, context.uvm_map());
   if (verb == "uvm-map-raced") return report(word, context.uvm_map_raced(number << 20));
   if (verb == "uvm-unmap") return report(word, context.uvm_unmap(static_cast<uint32_t>(number)));

@@ -100,7 +100,7 @@ class Context {
   Answer preemption_mode(uint32_t mode);
   Answer serialized(std::string_view kind);
   Answer schedule_duplicate();
-  Answer display_memory();
+  Answer display_memory(uint64_t how);
   Answer uvm_map();
   Answer uvm_map_raced(uint64_t bytes);
   Answer uvm_unmap(uint32_t number);

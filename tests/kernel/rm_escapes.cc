@@ -108,10 +108,10 @@ Answer Context::schedule_duplicate() {
 }
 
 // nvidia-drm makes it, behind a device file of its own.
-Answer Context::display_memory() {
+Answer Context::display_memory(uint64_t how) {
   const int file = ::open("/dev/nvidia-gem", O_RDWR | O_CLOEXEC);
   if (file < 0) die("no nvidia-drm");
-  const int ret = ::ioctl(file, 0, 0);
+  const int ret = ::ioctl(file, _IO('d', how), 0);
   const Answer answer{0, ret == 0 ? 0 : errno};
   ::close(file);
   return answer;

@@ -232,15 +232,18 @@ test_TheDefaultTenantCanBeClosed() {
 
 # The driver for displays may come before the module and after it.
 display_memory_is_refused() {
-  equal errno=12 "$(run_in small open display | status_of display)" "with a limit"
-  equal 0x0 "$(rm_client open display | status_of display)" "without a limit"
+  local how
+  for how in 0 1 2; do
+    equal errno=12 "$(run_in small open display=$how | status_of display)" "way $how with a limit"
+    equal 0x0 "$(rm_client open display=$how | status_of display)" "way $how without a limit"
+  done
 }
 test_MemoryForDisplaysIsRefusedUnderALimit() {
   insmod /test/nvidia-drm.ko
   tenant small
   echo 64M >$tree/tenants/small/memory_max
   display_memory_is_refused
-  equal "1 1" "$(attribute small memory_refused) $(cat /sys/module/nvidia_drm/parameters/made)" \
+  equal "3 3" "$(attribute small memory_refused) $(cat /sys/module/nvidia_drm/parameters/made)" \
     "memory_refused, and how often it was made"
   unload_module
   load_module
