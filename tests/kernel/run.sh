@@ -60,7 +60,7 @@ more_suites() {
     echo "soak.$guest $((120 + 10 * rounds_each)) $ring/nvidia/nvidia.ko $client $module"
   done
   echo "real $((120 + fuzz_seconds)) $ring/driver/nvidia.ko $ring/driver/nvidia-stays.ko:/test/nvidia-stays.ko" \
-    "$client $module kernel/refused-controls bin/tests/kmod_fuzz"
+    "$client $module kernel/refused-controls bin/tests/kmod_fuzz $ring/nvidia/uvm_call.ko"
 }
 
 if [ "$1" = --list ]; then
