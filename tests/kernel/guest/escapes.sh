@@ -174,6 +174,24 @@ test_ARuleIsLookedAtAgainInAnotherCgroup() {
   echo moved >$tree/remove
 }
 
+# As newuidmap does with the ids of /etc/subuid, which rootless containers have.
+test_ARuleByUserHoldsForTheOtherIdsThatAUserMaps() {
+  local inside map
+  [ -e /proc/self/ns/user ] || skip "this kernel has no user namespaces"
+  tenant alices
+  echo 1000 >$tree/tenants/alices/match_uid
+  rm -f /tmp/mapped
+  start /tmp/inside su alice -c "unshare -U sh -c 'echo inside \$\$; while [ ! -e /tmp/mapped ]; do sleep 0.1; done
+    su bob -c \"rm_client open realtime\"'"
+  wait_for 5 grep -q inside /tmp/inside
+  inside=$(awk '/inside/ { print $2 }' /tmp/inside)
+  for map in uid gid; do printf '0 1000 1\n998 100998 1\n1001 101001 1\n' >"/proc/$inside/${map}_map"; done
+  : >/tmp/mapped
+  wait_for 5 grep -q realtime /tmp/inside
+  equal 1 "$(attribute alices controls_refused)" controls_refused
+  echo alices >$tree/remove
+}
+
 # What counts is who has opened the file, not who writes to it.
 test_TheOpenerOfProcsDecidesWhatMayBeAttached() {
   tenant alices
