@@ -59,6 +59,7 @@
 //   uvm-map-raced=MIB  the same, while another thread frees it and makes MIB under its handle
 //   uvm-unmap=NUMBER uvm-close  ends a mapping, or all
 //   export=PLACE puts the newest memory into a control file; 0 by the call for one object
+//   export-many  fills all places of another one, the last with the newest memory
 //   import=PLACE makes an object of what is there, which becomes the newest memory
 //   export-raced the same, while another thread changes which file it is
 //   unexport     closes that file
@@ -184,6 +185,7 @@ void carry_out(Context& context, std::string_view word) {
   if (verb == "uvm-close") return context.uvm_close();
   if (verb == "export") return report(word, context.export_memory(static_cast<uint32_t>(number)));
   if (verb == "import") return report(word, context.import_memory(static_cast<uint32_t>(number)));
+  if (verb == "export-many") return report(word, context.export_many());
   if (verb == "export-raced") return report(word, context.export_raced());
   if (verb == "unexport") return context.close_carrier();
   if (verb == "leave-open") return context.leave_open();

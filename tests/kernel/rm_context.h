@@ -107,6 +107,7 @@ class Context {
   void uvm_close();
   Answer export_memory(uint32_t place);
   Answer import_memory(uint32_t place);
+  Answer export_many();
   Answer export_raced();
   void close_carrier();
   void leave_open();

@@ -7,9 +7,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <iterator>
 #include <thread>
 #include <utility>
 
@@ -160,6 +162,17 @@ Answer Context::export_memory(uint32_t place) {
   some.fd = carrier_, some.device = device_, some.places = 8;
   some.count = 1, some.first = static_cast<uint16_t>(place);
   some.objects[0] = memory_;
+  return control(client_, CARRY_CTRL_EXPORT, some);
+}
+
+// Fills a control file in one call: the last place has the newest memory, all others that before it.
+Answer Context::export_many() {
+  carrier_ = open_control();
+  carry_export some{};
+  some.fd = carrier_, some.device = device_;
+  some.places = some.count = CARRY_EXPORT_MAX;
+  std::fill(std::begin(some.objects), std::end(some.objects) - 1, memory_ - 1);
+  some.objects[CARRY_EXPORT_MAX - 1] = memory_;
   return control(client_, CARRY_CTRL_EXPORT, some);
 }
 

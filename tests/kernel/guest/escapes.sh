@@ -359,6 +359,34 @@ test_MemoryInAFileStaysCounted() {
   echo carrier >$tree/remove
 }
 
+# The kernel's memory for the cgroup ends in the midst of the export, when the driver has made it.
+test_MemoryInAFileStaysCountedWhereTheCgroupIsFull() {
+  local group=/sys/fs/cgroup/tight
+  echo +memory >/sys/fs/cgroup/cgroup.subtree_control 2>/dev/null || skip "this kernel counts no memory by cgroup"
+  mkdir $group
+  rm -f /tmp/go*
+  tenant tight
+  client open sleep=300 alloc=4 alloc=48 echo=ready until=/tmp/go1 export-many until=/tmp/go2 free echo=freed wait
+  echo "$started" >$tree/tenants/tight/procs
+  wait_for 5 grep -q ready "/tmp/client.$started"
+  echo -1000 >"/proc/$started/oom_score_adj" # it is not killed for that
+  echo 1 >/proc/sys/kernel/printk            # of which the kernel tells at length
+  echo "$started" >$group/cgroup.procs
+  echo 32768 >$group/memory.max
+  : >/tmp/go1
+  wait_for 10 grep -q export-many "/tmp/client.$started"
+  echo max >$group/memory.max
+  echo 7 >/proc/sys/kernel/printk
+  : >/tmp/go2
+  wait_for 5 grep -q freed "/tmp/client.$started"
+  equal 0x0 "$(answer_of "$started" export-many)" "the export"
+  holds_mib tight 52
+  end "$started"
+  wait_for 5 has_no_memory tight
+  wait_for 5 rmdir $group
+  echo tight >$tree/remove
+}
+
 # Twenty times, so that one meets the instant.
 test_AFileThatIsSwappedInMidCallHidesNoMemory() {
   local round=0
