@@ -22,8 +22,7 @@
  */
 static struct gs_carried *gs_carry_of(struct gs_client *client, u32 handle)
 {
-	struct gs_carried *carried =
-		kzalloc(sizeof(*carried), GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
+	struct gs_carried *carried = kzalloc(sizeof(*carried), GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
 	struct gs_object *object;
 
 	mutex_lock(&client->objects.lock);

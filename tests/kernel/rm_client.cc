@@ -37,8 +37,8 @@
 //                and prints the slice that it has then
 //   race-slice=US  makes 60 groups and sets each one's slice to 2048 us while another thread turns
 //                that into US, and prints the longest slice that a group has then
-//   race-away race-away-wrapped  preempts its group, 200 times, while another thread turns that into a
-//                question, or into a call that the driver answers before RM
+//   race-away race-away-wrapped  preempts its group, 200 times, while another thread turns that
+//                into a question, or into a call that the driver answers before RM
 //   race-size=MIB race-heap=MIB
 //                allocates 1 MiB, 100 times, while another thread turns the size into MIB; the
 //                argument points to the size, or holds it

@@ -165,7 +165,7 @@ Answer Context::export_memory(uint32_t place) {
   return control(client_, CARRY_CTRL_EXPORT, some);
 }
 
-// Fills a control file in one call: the last place has the newest memory, all others that before it.
+// Fills a control file in one call: the last place has the newest memory, the others that before.
 Answer Context::export_many() {
   carrier_ = open_control();
   carry_export some{};
