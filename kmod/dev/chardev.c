@@ -96,6 +96,20 @@ static long gs_ioc_replay(union gs_request *request, void __user *arg)
 	return 0;
 }
 
+/* Takes over what was published. A GPU of which nothing is said keeps what it had. */
+static void gs_usage_take(struct gpushare_usage *known, const struct gpushare_usage *told)
+{
+	u64 before[GPUSHARE_MAX_GPUS];
+	u32 gpu;
+
+	memcpy(before, known->by_gpu_us, sizeof(before));
+	*known = *told;
+	for (gpu = 0; gpu < GPUSHARE_MAX_GPUS; gpu++) {
+		if (!known->by_gpu_us[gpu])
+			known->by_gpu_us[gpu] = before[gpu];
+	}
+}
+
 static void gs_publish(struct gpushare_usage *usage)
 {
 	struct gs_tenant *tenant = NULL;
@@ -107,7 +121,7 @@ static void gs_publish(struct gpushare_usage *usage)
 	if (!tenant)
 		return;
 	is_event = usage->freezes != tenant->figures.published.freezes;
-	tenant->figures.published = *usage;
+	gs_usage_take(&tenant->figures.published, usage);
 	if (is_event)
 		gs_tenant_had_event(tenant);
 }

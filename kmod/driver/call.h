@@ -10,7 +10,7 @@
 #include <linux/uaccess.h>
 
 #include "driver/divert.h"
-#include "rm/rm_call.h"
+#include "rm/rm_params.h"
 
 struct gs_client;
 struct gs_file;
@@ -36,7 +36,8 @@ struct gs_process;
  * @holder: The file whose clients @file speaks for, once it was looked up.
  * @source: DUP: the same for the client of the original, unless it is @client.
  * @new_client: ALLOC of a client: memory for it.
- * @new_file: ALLOC of a client: memory for a record of @file.
+ * @new_file: ALLOC of a client: memory for a record of @file; of a control that carries objects for
+ *	one of @carrier.
  * @object: ALLOC, DUP: the object to be remembered, with a reference.
  * @parent: The parent of @object, with a reference; NULL if it is not known.
  * @task: The caller's task. This and the members below are pin.c's.

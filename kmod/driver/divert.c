@@ -143,7 +143,7 @@ static struct gs_diversion {
 static struct gs_diversion gs_parts[GS_PARTS] = {
 	[GS_PART_DISPLAY] = { .entry = gs_divert_file,
 			      .first = GS_SITE_DISPLAY,
-			      .last = GS_SITE_DISPLAY },
+			      .last = GS_SITE_DISPLAY_IMPORT },
 	[GS_PART_UVM] = { .entry = gs_divert_uvm,
 			  .first = GS_SITE_UVM_DUP,
 			  .last = GS_SITE_UVM_FREE },
@@ -271,7 +271,7 @@ bool gs_divert_detach(void)
 
 /**
  * gs_divert_part_attach() - Let the functions of a part be diverted from now on.
- * @part: The part, all of whose functions are in gs_sites[].
+ * @part: The part, whose functions are in gs_sites[], as far as the driver has them.
  *
  * Return: 0 or a negative errno.
  */

@@ -17,7 +17,11 @@ struct gs_call;
  * @GS_SITE_COPY_IN: os_memcpy_from_user(to, from, bytes), by which RM reads parameters.
  * @GS_SITE_COPY_OUT: os_memcpy_to_user(to, from, bytes), by which RM answers there.
  * @GS_SITE_DISPLAY: nv_drm_gem_alloc_nvkms_memory_ioctl(device, argument, file) of nvidia_drm,
- *	which makes video memory inside the kernel. It is attached apart from the others.
+ *	which makes video memory inside the kernel. It is attached apart from the others, and so are
+ *	the next two.
+ * @GS_SITE_DISPLAY_DUMB: nv_drm_dumb_create(file, device, argument), which makes some, too.
+ * @GS_SITE_DISPLAY_IMPORT: nv_drm_gem_import_nvkms_memory_ioctl(device, argument, file), which keeps
+ *	what a program has made.
  * @GS_SITE_UVM_DUP: nvUvmInterfaceDupMemory(device, client, memory, name, info), by which
  *	nvidia_uvm takes a second name for memory that it maps. It is attached apart from the
  *	others, and so is the next one.
@@ -32,6 +36,8 @@ enum gs_site {
 	GS_SITE_COPY_IN,
 	GS_SITE_COPY_OUT,
 	GS_SITE_DISPLAY,
+	GS_SITE_DISPLAY_DUMB,
+	GS_SITE_DISPLAY_IMPORT,
 	GS_SITE_UVM_DUP,
 	GS_SITE_UVM_FREE,
 	GS_SITES,
@@ -46,7 +52,7 @@ void gs_divert_exit(void);
 
 /**
  * enum gs_part - What is diverted apart from the rest, because the driver may lack it.
- * @GS_PART_DISPLAY: GS_SITE_DISPLAY.
+ * @GS_PART_DISPLAY: Those of GS_SITE_DISPLAY to GS_SITE_DISPLAY_IMPORT that there are.
  * @GS_PART_UVM: GS_SITE_UVM_DUP and GS_SITE_UVM_FREE.
  * @GS_PARTS: Their number.
  */
@@ -69,9 +75,9 @@ unsigned long gs_divert_original_of_five(unsigned long a0, unsigned long a1, uns
  * not sleep. Its assembler calls them by name, because a table of functions would cost every ioctl
  * a retpoline.
  *
- * hook/hook.c defines what a file operation asks, with its arguments and its place in gs_sites[].
- * It returns the address of the function that runs instead, or 0 for the driver's. The other one
- * does the same for a function of nvidia_uvm's.
+ * hook/entries.c defines what a file operation asks, with its arguments and its place in
+ * gs_sites[]. It returns the address of the function that runs instead, or 0 for the driver's. The
+ * other one does the same for a function of nvidia_uvm's.
  */
 unsigned long gs_hook_choose(unsigned long a0, unsigned long a1, unsigned long a2,
 			     unsigned long site);

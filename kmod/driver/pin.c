@@ -22,10 +22,12 @@
 #include <linux/uaccess.h>
 
 #include "compat/user.h"
+#include "driver/armed.h"
 #include "driver/call.h"
 #include "driver/divert.h"
 #include "driver/pin.h"
 #include "rm/interest.h"
+#include "rm/rm_kept.h"
 #include "news/agent.h"
 
 #define GS_PIN_BITS 8
@@ -128,7 +130,10 @@ static int gs_call_write(const struct gs_call *call)
 	}
 }
 
-/* A call that succeeds has passed the probe, unless somebody has disarmed that. */
+/*
+ * A call that succeeds has passed the probe, unless somebody has disarmed that, or another thread
+ * of the program has changed it into one that is not watched.
+ */
 static __always_inline long gs_call_pinned(struct gs_call *call)
 {
 	long ret;
@@ -318,24 +323,28 @@ static bool gs_pin_sees_files;
 /**
  * gs_pin_attach() - Let RM do what was decided on from now on.
  * @driver: The name of the driver's module.
- * @on_miss: The function that is called when a call has passed the probe unseen, because kprobes
- *	were disarmed. It must not sleep.
+ * @on_miss: The function that is called when a call may have passed the probe unseen, so that
+ *	gs_pin_is_armed() is to be asked. It must not sleep.
  *
- * Return: 0 or a negative errno.
+ * Return: 0, -EPERM if kprobes are disarmed, or another negative errno.
  */
 int gs_pin_attach(const char *driver, void (*on_miss)(void))
 {
-	int err;
+	int err = gs_armed_attach();
 
+	if (err)
+		return err;
 	gs_pin_on_miss = on_miss;
 	snprintf(gs_pin_symbol, sizeof(gs_pin_symbol), "%s:rm_ioctl", driver);
 	gs_pin_probe = (struct kprobe){
 		.symbol_name = gs_pin_symbol,
 		.pre_handler = gs_pin_enter,
 	};
-	err = register_kprobe(&gs_pin_probe);
-	if (err)
+	err = gs_armed_is_so() ? register_kprobe(&gs_pin_probe) : -EPERM;
+	if (err) {
+		gs_armed_detach();
 		return err;
+	}
 	snprintf(gs_pin_file_symbol, sizeof(gs_pin_file_symbol), "%s:nv_put_file_private", driver);
 	gs_pin_file_probe = (struct kprobe){
 		.symbol_name = gs_pin_file_symbol,
@@ -357,6 +366,17 @@ void gs_pin_detach(void)
 		unregister_kprobe(&gs_pin_file_probe);
 	gs_pin_sees_files = false;
 	unregister_kprobe(&gs_pin_probe);
+	gs_armed_detach();
+}
+
+/**
+ * gs_pin_is_armed() - Does every call into RM pass the probe?
+ *
+ * Return: False if calls pass unseen.
+ */
+bool gs_pin_is_armed(void)
+{
+	return !kprobe_gone(&gs_pin_probe) && gs_armed_is_so();
 }
 
 /**

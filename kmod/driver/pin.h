@@ -13,6 +13,7 @@
 
 int gs_pin_attach(const char *driver, void (*on_miss)(void));
 void gs_pin_detach(void);
+bool gs_pin_is_armed(void);
 void gs_pin_bar(bool is_barring);
 
 #endif /* GPUSHARE_PIN_H */

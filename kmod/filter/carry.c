@@ -11,18 +11,20 @@
 #include "driver/call.h"
 #include "filter/order.h"
 #include "filter/verdicts.h"
+#include "rm/rm_kept.h"
 #include "state/carried.h"
 #include "state/client.h"
 #include "state/file.h"
 
-/* What is to be in the file for an object of the client; NULL if it is no video memory. */
+/*
+ * What is to be in the file for an object of the client; NULL if it is no video memory. The driver
+ * has put it there, so this may not fail: a program could use up the memory of its cgroup before.
+ */
 static struct gs_carried *gs_carry_of(struct gs_client *client, u32 handle)
 {
-	struct gs_carried *carried = kzalloc(sizeof(*carried), GFP_KERNEL_ACCOUNT);
+	struct gs_carried *carried = kzalloc(sizeof(*carried), GFP_KERNEL_ACCOUNT | __GFP_NOFAIL);
 	struct gs_object *object;
 
-	if (!carried)
-		return NULL;
 	mutex_lock(&client->objects.lock);
 	object = gs_object_find(&client->objects, handle);
 	if (object && object->is_video && object->charge) {
@@ -40,15 +42,15 @@ static struct gs_carried *gs_carry_of(struct gs_client *client, u32 handle)
 
 static void gs_carry_into(struct gs_call *call, const struct rm_carried *what)
 {
-	struct gs_file *record = gs_file_new(call->carrier);
 	struct gs_carried *carried;
+	struct gs_file *record;
 	u32 i;
 
-	if (!record)
-		return;
+	call->new_file->file = call->carrier;
 	mutex_lock(&gs_lock);
-	gs_file_add(record);
+	gs_file_add(call->new_file);
 	mutex_unlock(&gs_lock);
+	call->new_file = NULL;
 	for (i = 0; i < what->count; i++) {
 		carried = what->handles[i] ? gs_carry_of(call->client, what->handles[i]) : NULL;
 		mutex_lock(&gs_lock);
@@ -125,8 +127,10 @@ long gs_filter_carry(struct gs_call *call)
 		return gs_call_refuse(call, RM_ERR_INSUFFICIENT_PERMISSIONS);
 	call->carrier = NULL;
 	call->carried = kzalloc(rm_carried_bytes(call->rm.cmd), GFP_KERNEL_ACCOUNT);
-	err = call->carried ? gs_call_enter_in_order(call) : -ENOMEM;
+	call->new_file = gs_file_new(NULL);
+	err = call->carried && call->new_file ? gs_call_enter_in_order(call) : -ENOMEM;
 	if (err) {
+		gs_file_discard(call->new_file);
 		kfree(call->carried);
 		return gs_call_not_entered(call, err);
 	}
@@ -143,6 +147,7 @@ long gs_filter_carry(struct gs_call *call)
 	gs_call_leave_in_order(call);
 	if (call->carrier)
 		fput(call->carrier);
+	gs_file_discard(call->new_file);
 	kfree(call->carried);
 	return answer.ret;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * The filter: every ioctl of the driver that is of interest passes gs_filter_ioctl(), which
- * hook/hook.c calls in the caller's context.
+ * hook/entries.c calls in the caller's context.
  */
 #ifndef GPUSHARE_FILTER_H
 #define GPUSHARE_FILTER_H

@@ -69,6 +69,8 @@ struct gs_tenant *gs_inherited_tenant(struct task_struct *task)
  * @parent: The process that forks.
  * @child: The new process, which has not run yet.
  *
+ * Others can name the child before this, and may have put it into a tenant by name. There it stays.
+ *
  * A kernel with PREEMPT_RT has no memory to give in a tracepoint. There the child inherits when it
  * first uses the driver, if its ancestors still live.
  *
@@ -91,7 +93,8 @@ bool gs_process_forked(struct task_struct *parent, struct task_struct *child)
 	heir->id.pid = get_pid(task_tgid(child));
 	heir->id.start_ticks = gs_start_ticks(child);
 	raw_spin_lock(&gs_processes_lock);
-	is_heir = READ_ONCE(process->is_attached) && !process->is_gone;
+	is_heir = READ_ONCE(process->is_attached) && !process->is_gone &&
+		  !gs_process_find_rcu(heir->id.pid);
 	if (is_heir) {
 		heir->tenant = process->tenant;
 		gs_process_insert(heir);

@@ -94,12 +94,32 @@ static struct gs_tenant *gs_tenant_of_cgroup(struct task_struct *task)
 	return NULL;
 }
 
-static struct gs_tenant *gs_tenant_of_user(kuid_t uid)
+/*
+ * Does a process run for a user? It does as that user, and as any other in a namespace that the user
+ * has made, which may map ids that were given to the user (as rootless containers do). A namespace
+ * that root has made is nobody's.
+ */
+static bool gs_task_runs_for(struct task_struct *task, kuid_t uid)
+{
+	const struct user_namespace *ns = __task_cred(task)->user_ns;
+
+	if (uid_eq(task_uid(task), uid))
+		return true;
+	for (; ns != &init_user_ns; ns = ns->parent) {
+		if (uid_eq(ns->owner, uid) && !uid_eq(uid, GLOBAL_ROOT_UID))
+			return true;
+	}
+	return false;
+}
+
+/* The first tenant that has a rule for the user of the task, or NULL. */
+static struct gs_tenant *gs_tenant_of_user(struct task_struct *task)
 {
 	struct gs_tenant *tenant;
 
 	list_for_each_entry(tenant, &gs_tenants, node) {
-		if (tenant->figures.has_match_uid && uid_eq(tenant->figures.match_uid, uid))
+		if (tenant->figures.has_match_uid &&
+		    gs_task_runs_for(task, tenant->figures.match_uid))
 			return tenant;
 	}
 	return NULL;
@@ -120,7 +140,7 @@ struct gs_tenant *gs_tenant_match(struct task_struct *task)
 
 	lockdep_assert_held(&gs_lock);
 	rcu_read_lock();
-	tenant = gs_tenant_of_cgroup(task) ?: gs_tenant_of_user(task_uid(task));
+	tenant = gs_tenant_of_cgroup(task) ?: gs_tenant_of_user(task);
 	rcu_read_unlock();
 	return tenant ?: gs_tenant_default;
 }

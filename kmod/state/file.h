@@ -50,7 +50,7 @@ static inline bool gs_file_is_control(const struct file *file)
 	return iminor(file_inode(file)) == GS_CONTROL_MINOR;
 }
 
-/* hook/hook.c calls these without gs_lock. */
+/* hook/hook.c and hook/entries.c call these without gs_lock. */
 void gs_file_opened(struct gs_file *record);
 void gs_file_closed(const struct file *file);
 void gs_files_see(bool is_seen);

@@ -4,7 +4,7 @@
 #include <linux/spinlock.h>
 
 #include "members/current.h"
-#include "rm/rm_call.h"
+#include "rm/rm_kept.h"
 #include "state/client.h"
 #include "state/kept.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "compat/version.h"
-#include "rm/rm_call.h"
+#include "rm/rm_classes.h"
 #include "state/report.h"
 
 /**

@@ -78,7 +78,10 @@ struct gpushare_pressure {
 	__u32 reserved; /* 0 */
 };
 
-/* What the read-only attributes of one tenant show, summed up since the tenant was created. */
+/*
+ * What the read-only attributes of one tenant show, summed up since the tenant was created. Of a
+ * GPU with 0 in by_gpu_us nothing is said, and what was published of it before stays.
+ */
 struct gpushare_usage {
 	char tenant[GPUSHARE_TENANT_NAME_BYTES]; /* in */
 	__u64 gpu_time_us;                       /* in: over all GPUs */

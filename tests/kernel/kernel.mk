@@ -30,10 +30,11 @@ endef
 standin_rule = $(eval $(1)/nvidia.ko: intercept/nvrm/abi.h)$(eval $(call kbuild_rule,$(1)/nvidia.ko,tests/kernel/nvidia,$(wildcard tests/kernel/nvidia/*),$(2),REPO=$(CURDIR) STANDIN_ENTRY=$(3)))
 # $(call ring_rules,RING,HEADERS): all modules for one kernel. Its gpushare.ko may be another one than
 # kmod.mk builds, which is for other headers.
-ring_modules = $(addprefix $(1)/,gpushare/gpushare.ko livepatch/standin-livepatch.ko nvidia/nvidia.ko nvidia-535/nvidia.ko nvidia-unknown/nvidia.ko)
+ring_modules = $(addprefix $(1)/,gpushare/gpushare.ko livepatch/standin-livepatch.ko beside/forks.ko nvidia/nvidia.ko nvidia-535/nvidia.ko nvidia-unknown/nvidia.ko)
 define ring_rules
 $(eval $(call kbuild_rule,$(1)/gpushare/gpushare.ko,kmod,$(kmod_sources),$(2)))
 $(eval $(call kbuild_rule,$(1)/livepatch/standin-livepatch.ko,tests/kernel/livepatch,$(wildcard tests/kernel/livepatch/*),$(2)))
+$(eval $(call kbuild_rule,$(1)/beside/forks.ko,tests/kernel/beside,$(wildcard tests/kernel/beside/*),$(2)))
 $(call standin_rule,$(1)/nvidia,$(2),nvidia_unlocked_ioctl)
 $(call standin_rule,$(1)/nvidia-535,$(2),nvidia_frontend_unlocked_ioctl)
 $(call standin_rule,$(1)/nvidia-unknown,$(2),nvidia_renamed_ioctl)

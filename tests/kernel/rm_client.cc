@@ -37,6 +37,8 @@
 //                and prints the slice that it has then
 //   race-slice=US  makes 60 groups and sets each one's slice to 2048 us while another thread turns
 //                that into US, and prints the longest slice that a group has then
+//   race-away race-away-wrapped  preempts its group, 200 times, while another thread turns that
+//                into a question, or into a call that the driver answers before RM
 //   race-size=MIB race-heap=MIB
 //                allocates 1 MiB, 100 times, while another thread turns the size into MIB; the
 //                argument points to the size, or holds it
@@ -51,11 +53,13 @@
 //   preemption=MODE  how its kernels leave the GPU: 0 when they have ended, 1 by blocks, 2 at once
 //   serialized=device serialized=group  makes one, and says that its parameters are serialized
 //   schedule-dup puts a group on the runlist, and then once more by another name of it
-//   display      memory that nvidia-drm makes for displays
+//   display=HOW  memory by nvidia-drm: 0 what it makes for displays, 1 a dumb buffer, 2 what it
+//                imports, and so keeps
 //   uvm-map      has the newest memory mapped by nvidia-uvm, which numbers its mappings from 0
 //   uvm-map-raced=MIB  the same, while another thread frees it and makes MIB under its handle
 //   uvm-unmap=NUMBER uvm-close  ends a mapping, or all
 //   export=PLACE puts the newest memory into a control file; 0 by the call for one object
+//   export-many  fills all places of another one, the last with the newest memory
 //   import=PLACE makes an object of what is there, which becomes the newest memory
 //   export-raced the same, while another thread changes which file it is
 //   unexport     closes that file
@@ -160,6 +164,8 @@ void carry_out(Context& context, std::string_view word) {
   if (verb == "race-slice")
     return (void)std::printf("race-slice %llu\n",
                              static_cast<unsigned long long>(context.race_slice(number)));
+  if (verb == "race-away" || verb == "race-away-wrapped")
+    return context.race_away(verb == "race-away-wrapped");
   if (verb == "race-size" || verb == "race-heap")
     return context.race_size(number << 20, verb == "race-heap");
   if (verb == "alloc-for") return context.allocate_for(number);
@@ -172,13 +178,14 @@ void carry_out(Context& context, std::string_view word) {
     return report(word, context.preemption_mode(static_cast<uint32_t>(number)));
   if (verb == "serialized") return report(word, context.serialized(text));
   if (verb == "schedule-dup") return report(word, context.schedule_duplicate());
-  if (verb == "display") return report(word, context.display_memory());
+  if (verb == "display") return report(word, context.display_memory(number));
   if (verb == "uvm-map") return report(word, context.uvm_map());
   if (verb == "uvm-map-raced") return report(word, context.uvm_map_raced(number << 20));
   if (verb == "uvm-unmap") return report(word, context.uvm_unmap(static_cast<uint32_t>(number)));
   if (verb == "uvm-close") return context.uvm_close();
   if (verb == "export") return report(word, context.export_memory(static_cast<uint32_t>(number)));
   if (verb == "import") return report(word, context.import_memory(static_cast<uint32_t>(number)));
+  if (verb == "export-many") return report(word, context.export_many());
   if (verb == "export-raced") return report(word, context.export_raced());
   if (verb == "unexport") return context.close_carrier();
   if (verb == "leave-open") return context.leave_open();

@@ -100,13 +100,14 @@ class Context {
   Answer preemption_mode(uint32_t mode);
   Answer serialized(std::string_view kind);
   Answer schedule_duplicate();
-  Answer display_memory();
+  Answer display_memory(uint64_t how);
   Answer uvm_map();
   Answer uvm_map_raced(uint64_t bytes);
   Answer uvm_unmap(uint32_t number);
   void uvm_close();
   Answer export_memory(uint32_t place);
   Answer import_memory(uint32_t place);
+  Answer export_many();
   Answer export_raced();
   void close_carrier();
   void leave_open();
@@ -118,6 +119,7 @@ class Context {
   void let_page_go(uint64_t ms) { page_goes_after_ms_ = ms; }
   uint64_t race(uint64_t us);
   uint64_t race_slice(uint64_t us);
+  void race_away(bool is_wrapped);
   void race_size(uint64_t bytes, bool is_inline);
   void race_client(uint64_t bytes);
   void race_file(uint64_t bytes);

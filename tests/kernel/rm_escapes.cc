@@ -7,9 +7,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <iterator>
 #include <thread>
 #include <utility>
 
@@ -108,10 +110,10 @@ Answer Context::schedule_duplicate() {
 }
 
 // nvidia-drm makes it, behind a device file of its own.
-Answer Context::display_memory() {
+Answer Context::display_memory(uint64_t how) {
   const int file = ::open("/dev/nvidia-gem", O_RDWR | O_CLOEXEC);
   if (file < 0) die("no nvidia-drm");
-  const int ret = ::ioctl(file, 0, 0);
+  const int ret = ::ioctl(file, _IO('d', how), 0);
   const Answer answer{0, ret == 0 ? 0 : errno};
   ::close(file);
   return answer;
@@ -160,6 +162,17 @@ Answer Context::export_memory(uint32_t place) {
   some.fd = carrier_, some.device = device_, some.places = 8;
   some.count = 1, some.first = static_cast<uint16_t>(place);
   some.objects[0] = memory_;
+  return control(client_, CARRY_CTRL_EXPORT, some);
+}
+
+// Fills a control file in one call: the last place has the newest memory, the others that before.
+Answer Context::export_many() {
+  carrier_ = open_control();
+  carry_export some{};
+  some.fd = carrier_, some.device = device_;
+  some.places = some.count = CARRY_EXPORT_MAX;
+  std::fill(std::begin(some.objects), std::end(some.objects) - 1, memory_ - 1);
+  some.objects[CARRY_EXPORT_MAX - 1] = memory_;
   return control(client_, CARRY_CTRL_EXPORT, some);
 }
 

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <new>
 #include <thread>
+#include <type_traits>
 
 #include "tests/kernel/rm_context.h"
 
@@ -60,11 +61,12 @@ class FleetingPage {
 
 // Runs `body` while another thread writes two values in turns. Each stays for a random time, so
 // that no rhythm of the machine hides one.
-template <class Body>
-void while_changing(gs_u64& value, uint64_t one, uint64_t other, Body body) {
+template <class Cell, class Body>
+void while_changing(Cell& value, std::type_identity_t<Cell> one, std::type_identity_t<Cell> other,
+                    Body body) {
   std::atomic<bool> is_over{false};
   std::thread writer([&] {
-    const std::atomic_ref<gs_u64> cell(value);
+    const std::atomic_ref<Cell> cell(value);
     for (uint32_t n = 1; !is_over; n = n * 1664525 + 1013904223) {
       cell = (n & 0x80000000) != 0 ? other : one;
       for (uint32_t spin = n >> 20; spin > 0; --spin) asm volatile("");
@@ -74,6 +76,10 @@ void while_changing(gs_u64& value, uint64_t one, uint64_t other, Body body) {
   is_over = true;
   writer.join();
 }
+
+struct alignas(8) WrappedHead {  // the first members of gs_nv_xfer
+  uint32_t command, size;
+};
 
 void set_delay(const char* name, uint64_t ms) {
   std::ofstream(std::string("/sys/module/nvidia/parameters/") + name) << ms;
@@ -180,6 +186,38 @@ uint64_t Context::race_slice(uint64_t us) {
     longest = std::max<uint64_t>(longest, now.us);
   }
   return longest;
+}
+
+// The driver takes the preemption of an own group for a question, or for a call that it answers
+// before it enters RM.
+void Context::race_away(bool is_wrapped) {
+  union {
+    gs_nvos54 control;
+    gs_nv_version version;  // the larger one, so that the driver can read either
+  } argument{.version = {}};
+  gs_timeslice params{};
+  gs_nv_xfer xfer{};
+  argument.control.h_client = client_;
+  argument.control.h_object = group_;
+  argument.control.cmd = GS_CTRL_GROUP_PREEMPT;
+  argument.control.p_params = reinterpret_cast<uintptr_t>(&params);
+  argument.control.params_size = sizeof params;
+  xfer.cmd = GS_NV_ESC_RM_CONTROL;
+  xfer.size = sizeof argument.control;
+  xfer.ptr = reinterpret_cast<uintptr_t>(&argument);
+  constexpr int kTries = 200;
+  if (is_wrapped) {
+    // The command and its size change at once.
+    auto& head = *reinterpret_cast<WrappedHead*>(&xfer);
+    while_changing(head, {GS_NV_ESC_RM_CONTROL, sizeof argument.control},
+                   {GS_NV_ESC_CHECK_VERSION_STR, sizeof argument.version}, [&] {
+                     for (int i = 0; i < kTries; ++i) call(fd_, GS_NV_ESC_IOCTL_XFER_CMD, xfer);
+                   });
+  } else {
+    while_changing(argument.control.cmd, GS_CTRL_GROUP_PREEMPT, GS_CTRL_GET_TIMESLICE, [&] {
+      for (int i = 0; i < kTries; ++i) call(fd_, GS_NV_ESC_RM_CONTROL, argument.control);
+    });
+  }
 }
 
 // The answer is late, so what is made below the client meanwhile is below one that is not known.

@@ -39,7 +39,7 @@ suites() { # the longest come first
   echo "agent 120 $driver $client kernel/static/gpushared kernel/static/gpushare"
   echo "filter 120 $driver $client $module kernel/refused-controls bin/tests/rm_fuzz"
   echo "escapes 120 $driver $client $module bin/tests/door $ring/nvidia/nvidia-drm.ko" \
-    "$ring/nvidia/nvidia-uvm.ko"
+    "$ring/nvidia/nvidia-uvm.ko $ring/beside/forks.ko"
   echo "module 120 $driver $client $module $ring/livepatch/standin-livepatch.ko" \
     "$ring/nvidia-535/nvidia.ko:/test/nvidia-535.ko" \
     "$ring/nvidia-unknown/nvidia.ko:/test/nvidia-unknown.ko"
@@ -60,7 +60,7 @@ more_suites() {
     echo "soak.$guest $((120 + 10 * rounds_each)) $ring/nvidia/nvidia.ko $client $module"
   done
   echo "real $((120 + fuzz_seconds)) $ring/driver/nvidia.ko $ring/driver/nvidia-stays.ko:/test/nvidia-stays.ko" \
-    "$client $module kernel/refused-controls bin/tests/kmod_fuzz"
+    "$client $module kernel/refused-controls bin/tests/kmod_fuzz $ring/beside/uvm_call.ko"
 }
 
 if [ "$1" = --list ]; then

@@ -102,6 +102,34 @@ test_ChildrenOfAMemberAreMembersAndLeaveNothing() {
   wait_for 10 holds has_members default 0
 }
 
+# Others can name the child before the module has been told of it. The parent stands still on one
+# processor meanwhile, so this works on the other.
+attach_child_of() { # PID PROCS: waits for a child, puts it there, lets the fork go on, and prints the child
+  taskset 1 sh -c 'until child=$(grep -l "^PPid:.$1\$" /proc/[0-9]*/status 2>/dev/null | cut -d/ -f3) && [ -n "$child" ]; do
+      kill -0 $1 || exit 1; done
+    echo $child >$2; echo 0 >/sys/module/forks/parameters/holds_forks; echo $child' sh "$1" "$2"
+}
+test_AChildThatIsAttachedInTheInstantOfItsForkIsInOneTenant() {
+  local parent child
+  insmod /test/forks.ko holds_forks=1
+  tenant from
+  tenant into
+  client sleep=300 leave-open
+  parent=$started
+  taskset -p 2 "$parent" >/dev/null
+  echo "$parent" >$tree/tenants/from/procs
+  child=$(attach_child_of "$parent" $tree/tenants/into/procs)
+  wait_for 15 is_gone "$parent"
+  is_in "$child" into || fail "it is not where it was put"
+  ! is_in "$child" from || fail "it is where its parent is, too"
+  end "$child"
+  wait_for 5 holds has_members into 0
+  wait_for 5 holds has_members from 0
+  rmmod forks
+  echo from >$tree/remove
+  echo into >$tree/remove
+}
+
 test_APathThatIsTooLongMatchesByItsAncestor() {
   tenant deep
   echo "/jobs/*" >$tree/tenants/deep/match_cgroup
@@ -144,6 +172,24 @@ test_ARuleIsLookedAtAgainInAnotherCgroup() {
   end "$started"
   wait_for 5 rmdir /sys/fs/cgroup/later
   echo moved >$tree/remove
+}
+
+# As newuidmap does with the ids of /etc/subuid, which rootless containers have.
+test_ARuleByUserHoldsForTheOtherIdsThatAUserMaps() {
+  local inside map
+  [ -e /proc/self/ns/user ] || skip "this kernel has no user namespaces"
+  tenant alices
+  echo 1000 >$tree/tenants/alices/match_uid
+  rm -f /tmp/mapped
+  start /tmp/inside su alice -c "unshare -U sh -c 'echo inside \$\$; while [ ! -e /tmp/mapped ]; do sleep 0.1; done
+    su bob -c \"rm_client open realtime\"'"
+  wait_for 5 grep -q inside /tmp/inside
+  inside=$(awk '/inside/ { print $2 }' /tmp/inside)
+  for map in uid gid; do printf '0 1000 1\n998 100998 1\n1001 101001 1\n' >"/proc/$inside/${map}_map"; done
+  : >/tmp/mapped
+  wait_for 5 grep -q realtime /tmp/inside
+  equal 1 "$(attribute alices controls_refused)" controls_refused
+  echo alices >$tree/remove
 }
 
 # What counts is who has opened the file, not who writes to it.
@@ -204,15 +250,18 @@ test_TheDefaultTenantCanBeClosed() {
 
 # The driver for displays may come before the module and after it.
 display_memory_is_refused() {
-  equal errno=12 "$(run_in small open display | status_of display)" "with a limit"
-  equal 0x0 "$(rm_client open display | status_of display)" "without a limit"
+  local how
+  for how in 0 1 2; do
+    equal errno=12 "$(run_in small open display=$how | status_of display)" "way $how with a limit"
+    equal 0x0 "$(rm_client open display=$how | status_of display)" "way $how without a limit"
+  done
 }
 test_MemoryForDisplaysIsRefusedUnderALimit() {
   insmod /test/nvidia-drm.ko
   tenant small
   echo 64M >$tree/tenants/small/memory_max
   display_memory_is_refused
-  equal "1 1" "$(attribute small memory_refused) $(cat /sys/module/nvidia_drm/parameters/made)" \
+  equal "3 3" "$(attribute small memory_refused) $(cat /sys/module/nvidia_drm/parameters/made)" \
     "memory_refused, and how often it was made"
   unload_module
   load_module
@@ -308,6 +357,34 @@ test_MemoryInAFileStaysCounted() {
   end "$started"
   wait_for 5 has_no_memory carrier
   echo carrier >$tree/remove
+}
+
+# The kernel's memory for the cgroup ends in the midst of the export, when the driver has made it.
+test_MemoryInAFileStaysCountedWhereTheCgroupIsFull() {
+  local group=/sys/fs/cgroup/tight
+  echo +memory >/sys/fs/cgroup/cgroup.subtree_control 2>/dev/null || skip "this kernel counts no memory by cgroup"
+  mkdir $group
+  rm -f /tmp/go*
+  tenant tight
+  client open sleep=300 alloc=4 alloc=48 echo=ready until=/tmp/go1 export-many until=/tmp/go2 free echo=freed wait
+  echo "$started" >$tree/tenants/tight/procs
+  wait_for 5 grep -q ready "/tmp/client.$started"
+  echo -1000 >"/proc/$started/oom_score_adj" # it is not killed for that
+  echo 1 >/proc/sys/kernel/printk            # of which the kernel tells at length
+  echo "$started" >$group/cgroup.procs
+  echo 32768 >$group/memory.max
+  : >/tmp/go1
+  wait_for 10 grep -q export-many "/tmp/client.$started"
+  echo max >$group/memory.max
+  echo 7 >/proc/sys/kernel/printk
+  : >/tmp/go2
+  wait_for 5 grep -q freed "/tmp/client.$started"
+  equal 0x0 "$(answer_of "$started" export-many)" "the export"
+  holds_mib tight 52
+  end "$started"
+  wait_for 5 has_no_memory tight
+  wait_for 5 rmdir $group
+  echo tight >$tree/remove
 }
 
 # Twenty times, so that one meets the instant.

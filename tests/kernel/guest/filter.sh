@@ -173,6 +173,18 @@ test_ASliceThatChangesInMidCallIsNotSet() {
   equal "race-slice 2048" "$(grep race /tmp/race)" "the longest slice"
 }
 
+# What the module has seen does not come into RM then, and that is not because its probe is disarmed.
+swaps_for_what_is_not_watched() { # WORD
+  echo 1 >/sys/module/nvidia/parameters/delay_ms
+  rm_client open "$1"
+  echo 0 >/sys/module/nvidia/parameters/delay_ms
+  sleep 0.5 # the module looks into what it takes for a fault a little later
+  equal hooked "$(driver_state)" "driver: $(cat $tree/driver)"
+  equal 0x1b "$(cheat)" "a cheat afterwards"
+}
+test_AControlThatIsSwappedForAHarmlessOneDisarmsNothing() { swaps_for_what_is_not_watched race-away; }
+test_ACallThatIsSwappedForOneWithoutRmDisarmsNothing() { swaps_for_what_is_not_watched race-away-wrapped; }
+
 is_in_the_driver() { grep -q msleep "/proc/$1/wchan"; } # PID: where the stand-in delays it
 # The stand-in waits before it reads the argument, as it would for a page that takes long to come.
 test_WhoNamesAnothersClientKeepsNobodyWaiting() {

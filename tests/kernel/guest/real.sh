@@ -72,6 +72,21 @@ test_NoCallPassesUnseen() {
   equal $((before + 2000)) "$(refused)" "controls counted"
 }
 
+# The driver is asked by the two functions that nvidia_uvm would call, past the module and through it.
+test_TheNamesThatUvmTakesGoThroughTheModule() {
+  local with
+  load_driver
+  load_module
+  ! dmesg | grep 'is not watched' || fail "a function was not found"
+  for with in with without; do
+    [ $with = with ] || unload_module
+    insmod /test/uvm_call.ko
+    equal "31 31" "$(cat /sys/module/uvm_call/parameters/dup_status /sys/module/uvm_call/parameters/free_status | tr '\n' ' ' | sed 's/ $//')" \
+      "NV_ERR_INVALID_ARGUMENT twice, $with the module"
+    rmmod uvm_call
+  done
+}
+
 test_NothingComesOfNonsense() {
   load_driver
   load_module

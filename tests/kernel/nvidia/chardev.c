@@ -171,20 +171,25 @@ static const struct sn_call {
 	{GS_NV_ESC_RM_DUP_OBJECT, sizeof(struct gs_nvos55), ON_CONTROL, sn_rm_dup},
 	{GS_NV_ESC_RM_VID_HEAP_CONTROL, HEAP_BYTES, ON_CONTROL, sn_rm_heap},
 	{GS_NV_ESC_RM_MAP_MEMORY, sizeof(struct gs_nvos33_fd), ON_CONTROL, sn_rm_map},
-	{GS_NV_ESC_CARD_INFO, 32 * sizeof(struct card_info), ON_CONTROL, card_info},
 	{GS_NV_ESC_REGISTER_FD, sizeof(s32), ON_BOTH, register_fd},
+};
+
+/* The real driver answers these itself, before it would enter RM (nv.c). */
+static const struct sn_call early_call_table[] = {
+	{GS_NV_ESC_CARD_INFO, 32 * sizeof(struct card_info), ON_CONTROL, card_info},
 	{GS_NV_ESC_CHECK_VERSION_STR, sizeof(struct gs_nv_version), ON_CONTROL, check_version},
 };
 
-static const struct sn_call *find_call(const struct sn_file *file, u32 nr, u32 size)
+static const struct sn_call *find_call(const struct sn_call *table, size_t count,
+				       const struct sn_file *file, u32 nr, u32 size)
 {
 	enum where where = file->minor == GS_NV_CTL_MINOR ? ON_CONTROL : ON_GPU;
 	size_t i;
 
-	for (i = 0; i < ARRAY_SIZE(sn_call_table); i++)
-		if (sn_call_table[i].nr == nr && sn_call_table[i].size == size &&
-		    (sn_call_table[i].where == where || sn_call_table[i].where == ON_BOTH))
-			return &sn_call_table[i];
+	for (i = 0; i < count; i++)
+		if (table[i].nr == nr && table[i].size == size &&
+		    (table[i].where == where || table[i].where == ON_BOTH))
+			return &table[i];
 	return NULL;
 }
 
@@ -195,7 +200,8 @@ static const struct sn_call *find_call(const struct sn_file *file, u32 nr, u32 s
 u32 rm_ioctl(void *stack, void *gpu, struct sn_file *file, u32 nr, void *arg, u32 size);
 noinline notrace u32 rm_ioctl(void *stack, void *gpu, struct sn_file *file, u32 nr, void *arg, u32 size)
 {
-	const struct sn_call *call = find_call(file, nr, size);
+	const struct sn_call *call =
+		find_call(sn_call_table, ARRAY_SIZE(sn_call_table), file, nr, size);
 	int err = -EINVAL;
 
 	mutex_lock(&sn_lock);
@@ -208,6 +214,8 @@ noinline notrace u32 rm_ioctl(void *stack, void *gpu, struct sn_file *file, u32 
 
 static long do_ioctl(struct sn_file *file, u32 nr, u32 size, void __user *user)
 {
+	const struct sn_call *early =
+		find_call(early_call_table, ARRAY_SIZE(early_call_table), file, nr, size);
 	void *arg;
 	long ret;
 
@@ -218,7 +226,10 @@ static long do_ioctl(struct sn_file *file, u32 nr, u32 size, void __user *user)
 	arg = memdup_user(user, size);
 	if (IS_ERR(arg))
 		return PTR_ERR(arg);
-	ret = rm_ioctl(NULL, NULL, file, nr, arg, size) == GS_NV_OK ? 0 : -EINVAL;
+	if (early)
+		ret = early->handle(file, arg);
+	else
+		ret = rm_ioctl(NULL, NULL, file, nr, arg, size) == GS_NV_OK ? 0 : -EINVAL;
 	if (answer_delay_ms)
 		msleep_interruptible(answer_delay_ms);
 	if (copy_to_user(user, arg, size))

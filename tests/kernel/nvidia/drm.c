@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A stand-in for nvidia-drm.ko: the function by which it makes video memory for a program, behind a
- * device file of its own. Each ioctl of it makes some, and returns what the function returns.
+ * A stand-in for nvidia-drm.ko: the functions by which it makes video memory for a program, or keeps
+ * what the program has made, behind a device file of its own. Its ioctls 0, 1 and 2 call one of them
+ * each, and return what the function returns.
  */
 #include <linux/fs.h>
 #include <linux/miscdevice.h>
@@ -23,9 +24,34 @@ noinline int nv_drm_gem_alloc_nvkms_memory_ioctl(struct drm_device *device, void
 	return 0;
 }
 
+int nv_drm_gem_import_nvkms_memory_ioctl(struct drm_device *device, void *data,
+					 struct drm_file *file);
+noinline int nv_drm_gem_import_nvkms_memory_ioctl(struct drm_device *device, void *data,
+						  struct drm_file *file)
+{
+	atomic_inc(&made);
+	return 0;
+}
+
+int nv_drm_dumb_create(struct drm_file *file, struct drm_device *device, void *args);
+noinline int nv_drm_dumb_create(struct drm_file *file, struct drm_device *device, void *args)
+{
+	atomic_inc(&made);
+	return 0;
+}
+
 static long drm_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 {
-	return nv_drm_gem_alloc_nvkms_memory_ioctl(NULL, NULL, NULL);
+	switch (_IOC_NR(cmd)) {
+	case 0:
+		return nv_drm_gem_alloc_nvkms_memory_ioctl(NULL, NULL, NULL);
+	case 1:
+		return nv_drm_dumb_create(NULL, NULL, NULL);
+	case 2:
+		return nv_drm_gem_import_nvkms_memory_ioctl(NULL, NULL, NULL);
+	default:
+		return -EINVAL;
+	}
 }
 
 static const struct file_operations drm_fops = {

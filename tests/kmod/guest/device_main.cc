@@ -238,6 +238,23 @@ TEST_F(Device, PublishedUsageIsShown) {
   EXPECT_EQ(write_attribute("remove", "shown"), 0);
 }
 
+// The agent cannot say which GPU it was once that is closed.
+TEST_F(Device, AGpuOfWhichNothingIsSaidKeepsItsUse) {
+  ASSERT_EQ(write_attribute("create", "kept"), 0);
+  gpushare_usage usage{};
+  std::strcpy(usage.tenant, "kept");
+  usage.by_gpu_us[2] = 30;
+  usage.by_gpu_us[5] = 60;
+  gpushare_publish request{reinterpret_cast<uintptr_t>(&usage), 1, sizeof usage, 0, 0};
+  ASSERT_EQ(call(GPUSHARE_IOC_PUBLISH, &request), 0);
+  usage.by_gpu_us[2] = 0;
+  usage.by_gpu_us[5] = 61;
+  ASSERT_EQ(call(GPUSHARE_IOC_PUBLISH, &request), 0);
+  EXPECT_EQ(usage.by_gpu_us[2], 0u) << "what was told is not changed";
+  EXPECT_EQ(attribute("tenants/kept/gpu_usage"), "gpu2 30\ngpu5 61");
+  EXPECT_EQ(write_attribute("remove", "kept"), 0);
+}
+
 TEST_F(Device, AThousandUsagesInOneCall) {
   std::vector<gpushare_usage> usages(GPUSHARE_PUBLISH_MAX);
   for (auto& usage : usages) std::strcpy(usage.tenant, "default");
