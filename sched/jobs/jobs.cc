@@ -46,6 +46,8 @@ void Jobs::add(const JobProcess& seen) {
     job.name = seen.run != 0 ? "run-" + std::to_string(seen.run)
                              : "pid-" + std::to_string(seen.process.pid);
     job.arrived = seen.came;
+  }
+  if (job.command_line.empty()) {  // it may not have been read in time
     job.command_line = seen.command_line.substr(0, kMostLine);
     job.signature = command_signature(seen.command_line, seen.user);
   }

@@ -14,6 +14,8 @@ namespace {
 
 // A process ends before the driver takes its channels down, which took 0.1 s on an H200.
 constexpr Nanos kLogRunsBehind = std::chrono::milliseconds(200);
+// A process whose command line stays empty has made it so.
+constexpr int kMostLooks = 10;
 
 }  // namespace
 
@@ -77,17 +79,24 @@ void Membership::place(const Process& process) {
     identity.uid = *process.uid;
     identity.user = processes_.user_name(identity.uid).value_or("");
   }
-  met_[process.id] = {.command_line = identity.command_line,
-                      .uid = identity.uid,
-                      .is_named = processes_.user_name(identity.uid).has_value()};
+  Met& met = met_[process.id];
+  met.command_line = identity.command_line;
+  met.uid = identity.uid;
+  met.is_named = processes_.user_name(identity.uid).has_value();
   state_.tenants.add_process(std::move(identity));
 }
 
-void Membership::name_users() {
-  for (const auto& [id, met] : met_) {
-    if (met.is_named || !processes_.user_name(met.uid)) continue;
+void Membership::look_again() {
+  for (auto& [id, met] : met_) {
+    const bool wants_line = met.command_line.empty() && met.looks < kMostLooks;
+    if (wants_line) ++met.looks;
+    const bool has_name = !met.is_named && processes_.user_name(met.uid);
     const Process* const known = state_.registry.find(id.pid);
-    if (known != nullptr && known->id == id) place(*known);
+    if ((!wants_line && !has_name) || known == nullptr || known->id != id) continue;
+    place(*known);
+    for (auto at = state_.members.lower_bound({id, 0});
+         at != state_.members.end() && at->first.first == id; ++at)
+      at->second.command_line = met.command_line;
   }
 }
 

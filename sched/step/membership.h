@@ -23,15 +23,16 @@ class Membership {
   // Ends what ended unseen: attached processes that are on no GPU and were never reported. Reads
   // /proc, so once a second.
   void reap();
-  // Looks again at the processes whose user's name was not known in time: a rule may name it. Also
-  // once a second.
-  void name_users();
+  // Looks again at the processes whose user's name or command line was not known in time: a rule may
+  // name it, and people look for it. Also once a second.
+  void look_again();
 
  private:
   struct Met {
     std::string command_line;
     uid_t uid = 0;
     bool is_named = true;  // the name service has said who its user is
+    int looks = 0;         // after the first, for its command line
   };
 
   void meet(const Process& process);

@@ -189,7 +189,7 @@ void Scheduler::do_chores(Time now) {
   next_chores_ = now + kChores;
   log_false_claims();
   membership_.reap();
-  membership_.name_users();
+  membership_.look_again();
   late_.look_around();
   // In its own turn, a gang or a program beside it is as alone as without others.
   logs_.sample([this](uint32_t gpu) { return gangs_.turns().wants_samples(gpu); });

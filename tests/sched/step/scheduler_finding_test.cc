@@ -108,6 +108,27 @@ TEST(SchedulerFinding, ARuleByUserHoldsAlsoWhenTheNameServiceIsLate) {
   EXPECT_EQ(tenant(), "theirs");
 }
 
+// It is unknown where reading it takes too long, as on a machine that is busy (SystemProcReader).
+TEST(SchedulerFinding, ACommandLineThatCannotBeReadInTimeIsReadLater) {
+  SchedulerRig rig;
+  TenantsConfig config;
+  config.tenants.push_back({.name = "theirs", .settings = {}});
+  config.rules.push_back({.tenant = "theirs", .cgroup = {}, .user = {}, .command = "*--serve*"});
+  ASSERT_TRUE(rig.tenants.reload(config));
+  rig.start();
+  sim::Program program(rig.machine, 500, 0);
+  ProcessDetails& details = rig.processes.add(program.process, "python");
+  details.command_line.clear();
+  rig.run_for(2s);
+  const auto tenant = [&] { return rig.tenants.at(rig.tenants.tenant_of(program.process))->name; };
+  ASSERT_EQ(rig.records(), 1u);
+  EXPECT_EQ(tenant(), "default");
+  details.command_line = "python app.py --serve";
+  rig.run_for(2s);
+  EXPECT_EQ(tenant(), "theirs");
+  EXPECT_STREQ(rig.record(program).command_line, "python app.py --serve");
+}
+
 // A program can rewrite the arguments of its calls before the probe reads them, so that no event
 // tells of what it makes.
 TEST(SchedulerFinding, WhoRunsUnseenIsFoundByTheSwitchLog) {
