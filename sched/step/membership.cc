@@ -82,15 +82,23 @@ void Membership::place(const Process& process) {
   Met& met = met_[process.id];
   met.command_line = identity.command_line;
   met.uid = identity.uid;
-  met.is_named = processes_.user_name(identity.uid).has_value();
+  met.owners.clear();
+  for (const UserIdentity& owner : identity.owners) met.owners.push_back(owner.uid);
+  met.is_named = are_users_named(met);
   state_.tenants.add_process(std::move(identity));
+}
+
+// The name service has said who its user is, and who has made the namespaces that it is in.
+bool Membership::are_users_named(const Met& met) const {
+  const auto is_named = [this](uid_t uid) { return processes_.user_name(uid).has_value(); };
+  return is_named(met.uid) && std::ranges::all_of(met.owners, is_named);
 }
 
 void Membership::look_again() {
   for (auto& [id, met] : met_) {
     const bool wants_line = met.command_line.empty() && met.looks < kMostLooks;
     if (wants_line) ++met.looks;
-    const bool has_name = !met.is_named && processes_.user_name(met.uid);
+    const bool has_name = !met.is_named && are_users_named(met);
     const Process* const known = state_.registry.find(id.pid);
     if ((!wants_line && !has_name) || known == nullptr || known->id != id) continue;
     place(*known);

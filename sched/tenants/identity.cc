@@ -10,6 +10,8 @@ ProcessIdentity identity_of(const ProcessId& process, const ProcReader& processe
   if (!details || details->id != process) return identity;
   identity.uid = details->uid;
   identity.user = processes.user_name(identity.uid).value_or("");
+  for (const uid_t owner : details->owners)
+    identity.owners.push_back({owner, processes.user_name(owner).value_or("")});
   identity.command = details->command;
   identity.command_line = details->command_line;
   identity.cgroup_path = details->cgroup;

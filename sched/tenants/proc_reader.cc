@@ -2,8 +2,11 @@
 #include "sched/tenants/proc_reader.h"
 
 #include <fcntl.h>
+#include <linux/nsfs.h>
 #include <pwd.h>
 #include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -47,6 +50,23 @@ std::optional<uid_t> real_uid(std::string_view status) {
   const auto end = std::from_chars(number.data(), number.data() + number.size(), uid);
   if (end.ec != std::errc()) return std::nullopt;
   return uid;
+}
+
+// The innermost first. `process` and `own` are folders of /proc.
+std::vector<uid_t> namespace_owners(const std::string& process, const std::string& own) {
+  constexpr int kDeepest = 32;  // user_namespaces(7)
+  std::vector<uid_t> owners;
+  struct stat our{}, their{};
+  if (::stat((own + "/ns/user").c_str(), &our) != 0) return owners;
+  Fd at(::open((process + "/ns/user").c_str(), O_RDONLY | O_CLOEXEC));
+  for (int depth = 0; depth < kDeepest && at.is_open(); ++depth) {
+    if (::fstat(at.get(), &their) != 0) break;
+    if (their.st_dev == our.st_dev && their.st_ino == our.st_ino) break;
+    uid_t owner = 0;
+    if (::ioctl(at.get(), NS_GET_OWNER_UID, &owner) == 0 && owner != 0) owners.push_back(owner);
+    at = Fd(::ioctl(at.get(), NS_GET_PARENT));
+  }
+  return owners;
 }
 
 // Whether a line of /proc/self/mounts, "proc /proc proc rw,hidepid=invisible 0 0", says that users
@@ -166,6 +186,7 @@ std::optional<ProcessDetails> SystemProcReader::details(pid_t pid) const {
   const auto uid = real_uid(read_file(folder + "/status").value_or(""));
   if (!text || !uid) return std::nullopt;
   details.uid = *uid;
+  details.owners = namespace_owners(folder, root_ + "/self");
   const auto stat = parse_proc_stat(*text);
   if (!stat) return std::nullopt;
   details.id = {pid, stat->start_ticks};

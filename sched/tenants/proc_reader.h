@@ -25,7 +25,10 @@ namespace gpushare {
 struct ProcessDetails {
   ProcessId id;
   pid_t parent = 0;
-  uid_t uid = 0;             // the real one
+  uid_t uid = 0;  // the real one
+  // Who has made the user namespaces that it is in, below the agent's own; root is not named. There
+  // a program may be any of the ids that its user may map (subuid(5)).
+  std::vector<uid_t> owners;
   std::string command;       // comm: at most 15 characters
   std::string command_line;  // arguments joined by blanks; empty for kernel threads
   std::string cgroup;  // path below the cgroup root, "/system.slice/x.service"; empty: not known

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/tenants/rules.h"
 
+#include <algorithm>
 #include <cstddef>
 
 namespace gpushare {
@@ -28,11 +29,22 @@ bool glob_matches(std::string_view pattern, std::string_view text) {
   return p == pattern.size();
 }
 
+namespace {
+
+bool runs_for(const std::string& user, const ProcessIdentity& process) {
+  const auto is_it = [&](uid_t uid, const std::string& name) {
+    return user == name || user == std::to_string(uid);
+  };
+  return is_it(process.uid, process.user) ||
+         std::ranges::any_of(process.owners,
+                             [&](const UserIdentity& one) { return is_it(one.uid, one.name); });
+}
+
+}  // namespace
+
 bool rule_matches(const Rule& rule, const ProcessIdentity& process) {
   if (rule.cgroup && !glob_matches(*rule.cgroup, process.cgroup_path)) return false;
-  if (rule.user && *rule.user != process.user && *rule.user != std::to_string(process.uid)) {
-    return false;
-  }
+  if (rule.user && !runs_for(*rule.user, process)) return false;
   if (rule.command && !glob_matches(*rule.command, process.command) &&
       !glob_matches(*rule.command, process.command_line)) {
     return false;

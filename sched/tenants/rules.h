@@ -16,12 +16,19 @@
 
 namespace gpushare {
 
+struct UserIdentity {
+  uid_t uid = 0;
+  std::string name;  // empty: not known
+};
+
 struct ProcessIdentity {
   ProcessId id;
   std::vector<ProcessId> ancestors;  // parent first; with start times, because pids are reused
   std::string cgroup_path;           // in the v2 hierarchy, "/user.slice/..."; empty: not known
   uid_t uid = 0;
-  std::string user;          // name of uid; empty: not known
+  std::string user;  // name of uid; empty: not known
+  // Who has made the user namespaces that it is in. It runs for them as well.
+  std::vector<UserIdentity> owners{};
   std::string command;       // comm: at most 15 characters
   std::string command_line;  // arguments joined by blanks; empty: not known
 };
@@ -31,7 +38,7 @@ struct ProcessIdentity {
 struct Rule {
   std::string tenant;
   std::optional<std::string> cgroup;   // glob on the whole cgroup path
-  std::optional<std::string> user;     // user name, or uid in decimal
+  std::optional<std::string> user;     // of whom it runs for: a name, or a uid in decimal
   std::optional<std::string> command;  // glob on the whole of comm, or of the command line
 
   bool operator==(const Rule&) const = default;

@@ -89,17 +89,28 @@ TEST(SchedulerFinding, LooksAtWhoUsesTheDriverAndWasNotSeenToMakeAGroup) {
   EXPECT_EQ(rig.records(), 1u);
 }
 
-TEST(SchedulerFinding, ARuleByUserHoldsAlsoWhenTheNameServiceIsLate) {
+// Whether it is the user's process, or stands in a user namespace of the user's.
+struct UserRow {
+  const char* description;
+  uid_t uid;
+  std::vector<uid_t> owners;
+};
+class LateName : public testing::TestWithParam<UserRow> {};
+INSTANTIATE_TEST_SUITE_P(All, LateName,
+                         testing::Values(UserRow{"own", 1000, {}},
+                                         UserRow{"in_a_namespace", 100'000, {1002, 1000}}),
+                         [](const auto& row) { return row.param.description; });
+
+TEST_P(LateName, ARuleByUserHoldsAlsoWhenTheNameServiceIsLate) {
   SchedulerRig rig;
   TenantsConfig config;
   config.tenants.push_back({.name = "theirs", .settings = {}});
   config.rules.push_back({.tenant = "theirs", .cgroup = {}, .user = "alice", .command = {}});
   ASSERT_TRUE(rig.tenants.reload(config));
-  rig.processes.user_names[0] = "alice";
   rig.processes.is_name_service_late = true;
   rig.start();
   sim::Program program(rig.machine, 500, 0);
-  rig.processes.add(program.process, "serve");
+  rig.processes.add(program.process, "serve", GetParam().uid).owners = GetParam().owners;
   rig.run_for(2s);
   const auto tenant = [&] { return rig.tenants.at(rig.tenants.tenant_of(program.process))->name; };
   EXPECT_EQ(tenant(), "default");

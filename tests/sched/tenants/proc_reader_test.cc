@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -32,31 +33,71 @@ TEST(ProcReader, ReadsOneself) {
   EXPECT_GT(details->id.start_ticks, 0u);
   EXPECT_EQ(details->parent, ::getppid());
   EXPECT_EQ(details->uid, ::geteuid());
-  EXPECT_FALSE(details->command_line.empty());
-  EXPECT_EQ(details->command_line.find('\0'), std::string::npos);
+  std::string line;  // empty where it could not be read in time
+  EXPECT_TRUE(eventually([&] {
+    line = reader.details(::getpid())->command_line;
+    return !line.empty();
+  }));
+  EXPECT_EQ(line.find('\0'), std::string::npos);
   EXPECT_EQ(reader.life(details->id), Life::kAlive);
   EXPECT_TRUE(reader.has_ended({::getpid(), details->id.start_ticks + 1}));
 }
 
+// A process of the user 4321 that has done something and stands still.
+class StandingChild {
+ public:
+  explicit StandingChild(bool (*deed)()) {
+    int ready[2];
+    EXPECT_EQ(::pipe(ready), 0);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      const bool is_done = ::setresuid(4321, 4321, 4321) == 0 && deed();
+      if (::write(ready[1], is_done ? "y" : "n", 1) != 1) ::_exit(1);
+      ::pause();
+    }
+    char answer = 0;
+    EXPECT_EQ(::read(ready[0], &answer, 1), 1);
+    has_done_it_ = answer == 'y';
+    ::close(ready[0]);
+    ::close(ready[1]);
+  }
+  ~StandingChild() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  bool has_done_it() const { return has_done_it_; }
+  std::optional<ProcessDetails> details() const { return SystemProcReader().details(pid_); }
+
+ private:
+  pid_t pid_ = 0;
+  bool has_done_it_ = false;
+};
+
 TEST(ProcReader, AProcessThatCannotBeDumpedKeepsItsUser) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root";
-  int ready[2];
-  ASSERT_EQ(::pipe(ready), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const bool is_hidden = ::setresuid(4321, 4321, 4321) == 0 && ::prctl(PR_SET_DUMPABLE, 0) == 0;
-    if (::write(ready[1], is_hidden ? "y" : "n", 1) != 1) ::_exit(1);
-    ::pause();
-  }
-  char answer = 0;
-  EXPECT_EQ(::read(ready[0], &answer, 1), 1);
-  EXPECT_EQ(answer, 'y');
-  const auto details = SystemProcReader().details(child);
-  EXPECT_TRUE(details && details->uid == 4321);
-  ::kill(child, SIGKILL);
-  ::waitpid(child, nullptr, 0);
-  ::close(ready[0]);
-  ::close(ready[1]);
+  const StandingChild child([] { return ::prctl(PR_SET_DUMPABLE, 0) == 0; });
+  EXPECT_TRUE(child.has_done_it());
+  const auto details = child.details();
+  EXPECT_TRUE(details && details->uid == 4321 && details->owners.empty());
+}
+
+// One in the other: the user may be anybody there.
+TEST(ProcReader, WhoHasMadeTheNamespacesOfAProcessIsKnown) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  const StandingChild child([] {
+    const std::string group = std::to_string(::getegid());
+    // After such a change it does not own its files in /proc otherwise.
+    if (::unshare(CLONE_NEWUSER) != 0 || ::prctl(PR_SET_DUMPABLE, 1) != 0) return false;
+    // Only who is mapped may make the next one.
+    std::ofstream("/proc/self/setgroups") << "deny";
+    std::ofstream("/proc/self/gid_map") << "0 " + group + " 1";
+    std::ofstream("/proc/self/uid_map") << "0 4321 1";
+    return ::unshare(CLONE_NEWUSER) == 0;
+  });
+  if (!child.has_done_it()) GTEST_SKIP() << "users may make no namespaces here";
+  const auto details = child.details();
+  ASSERT_TRUE(details);
+  EXPECT_EQ(details->owners, (std::vector<uid_t>{4321, 4321}));
 }
 
 TEST(ProcReader, AProcessThatEndedIsNotFound) {

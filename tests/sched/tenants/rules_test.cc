@@ -47,6 +47,7 @@ ProcessIdentity identity() {
           .cgroup_path = "/user.slice/user-1000.slice",
           .uid = 1000,
           .user = "alice",
+          .owners = {{.uid = 1001, .name = ""}, {.uid = 1002, .name = "carol"}},
           .command = "python3",
           .command_line = "python3 train.py --epochs 3"};
 }
@@ -71,6 +72,8 @@ INSTANTIATE_TEST_SUITE_P(
         RuleRow{"other cgroup", {"t", "/system.slice/*", {}, {}}, false},
         RuleRow{"user by name", {"t", {}, "alice", {}}, true},
         RuleRow{"user by uid", {"t", {}, "1000", {}}, true},
+        RuleRow{"who made its namespace", {"t", {}, "carol", {}}, true},
+        RuleRow{"who made its namespace, by uid", {"t", {}, "1002", {}}, true},
         RuleRow{"user is no glob", {"t", {}, "ali*", {}}, false},
         RuleRow{"other user", {"t", {}, "bob", {}}, false},
         RuleRow{"command", {"t", {}, {}, "python*"}, true},
