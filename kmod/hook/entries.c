@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What runs instead of a diverted function of the driver, and the choice whether it does. A task may
- * sleep for long in the driver, below a function here. gs_hook_choose() takes a reference on the
- * module before it diverts, and the function drops it last.
+ * What runs instead of a diverted function of the driver, and the choice whether it does. A task
+ * may sleep for long in the driver, below a function here. gs_hook_choose() takes a reference on
+ * the module before it diverts, and the function drops it last.
  */
 #include <linux/fs.h>
 #include <linux/uaccess.h>
