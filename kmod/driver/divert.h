@@ -20,8 +20,8 @@ struct gs_call;
  *	which makes video memory inside the kernel. It is attached apart from the others, and so are
  *	the next two.
  * @GS_SITE_DISPLAY_DUMB: nv_drm_dumb_create(file, device, argument), which makes some, too.
- * @GS_SITE_DISPLAY_IMPORT: nv_drm_gem_import_nvkms_memory_ioctl(device, argument, file), which keeps
- *	what a program has made.
+ * @GS_SITE_DISPLAY_IMPORT: nv_drm_gem_import_nvkms_memory_ioctl(device, argument, file), which
+ *	keeps what a program has made.
  * @GS_SITE_UVM_DUP: nvUvmInterfaceDupMemory(device, client, memory, name, info), by which
  *	nvidia_uvm takes a second name for memory that it maps. It is attached apart from the
  *	others, and so is the next one.

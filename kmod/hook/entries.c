@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What runs instead of a diverted function of the driver, and the choice whether it does. A task may
- * sleep for long in the driver, below a function here. gs_hook_choose() takes a reference on the
- * module before it diverts, and the function drops it last.
+ * What runs instead of a diverted function of the driver, and the choice whether it does. A task
+ * may sleep for long in the driver, below a function here. gs_hook_choose() takes a reference on
+ * the module before it diverts, and the function drops it last.
  */
 #include <linux/fs.h>
 #include <linux/uaccess.h>
@@ -140,22 +140,28 @@ static __always_inline bool gs_hook_wants(unsigned int cmd, unsigned long arg)
 	}
 }
 
+static void *const gs_entries[] = {
+	[GS_SITE_IOCTL] = gs_hook_ioctl,
+	[GS_SITE_COMPAT] = gs_hook_compat,
+	[GS_SITE_OPEN] = gs_hook_open,
+	[GS_SITE_RELEASE] = gs_hook_release,
+	[GS_SITE_DISPLAY] = gs_hook_display,
+	[GS_SITE_DISPLAY_DUMB] = gs_hook_display_dumb,
+	[GS_SITE_DISPLAY_IMPORT] = gs_hook_display_import,
+};
+
 static __always_inline unsigned long gs_hook_with_reference(unsigned long site)
 {
+	unsigned int i;
+
 	if (!gs_module_try_get())
 		return 0;
 	if (site == gs_sites[GS_SITE_IOCTL])
 		return (unsigned long)gs_hook_ioctl;
-	if (site == gs_sites[GS_SITE_COMPAT])
-		return (unsigned long)gs_hook_compat;
-	if (site == gs_sites[GS_SITE_OPEN])
-		return (unsigned long)gs_hook_open;
-	if (site == gs_sites[GS_SITE_DISPLAY])
-		return (unsigned long)gs_hook_display;
-	if (site == gs_sites[GS_SITE_DISPLAY_DUMB])
-		return (unsigned long)gs_hook_display_dumb;
-	if (site == gs_sites[GS_SITE_DISPLAY_IMPORT])
-		return (unsigned long)gs_hook_display_import;
+	for (i = 0; i < ARRAY_SIZE(gs_entries); i++) {
+		if (gs_entries[i] && site == gs_sites[i])
+			return (unsigned long)gs_entries[i];
+	}
 	return (unsigned long)gs_hook_release;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/errno.h>
 #include <linux/kernel.h>
 
 #include "hook/parts.h"
@@ -29,7 +30,7 @@ static const char *const gs_part_names[GS_PARTS] = {
 
 static bool gs_part_is_attached[GS_PARTS];
 
-/* Fills in gs_sites[]. Returns how many of a part's functions there are, and in @missing how many not. */
+/* Fills in gs_sites[]. Returns how many functions of a part there are; @missing: how many not. */
 static unsigned int gs_part_find(enum gs_part part, unsigned int *missing)
 {
 	const struct gs_part_function *function;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What is diverted apart from the rest of the driver, because a release may lack it. hook.c calls all
- * of this with its lock.
+ * What is diverted apart from the rest of the driver, because a release may lack it. hook.c calls
+ * all of this with its lock.
  */
 #ifndef GPUSHARE_PARTS_H
 #define GPUSHARE_PARTS_H

@@ -95,9 +95,9 @@ static struct gs_tenant *gs_tenant_of_cgroup(struct task_struct *task)
 }
 
 /*
- * Does a process run for a user? It does as that user, and as any other in a namespace that the user
- * has made, which may map ids that were given to the user (as rootless containers do). A namespace
- * that root has made is nobody's.
+ * Does a process run for a user? It does as that user, and as any other in a namespace that the
+ * user has made, which may map ids that were given to the user (as rootless containers do). A
+ * namespace that root has made is nobody's.
  */
 static bool gs_task_runs_for(struct task_struct *task, kuid_t uid)
 {

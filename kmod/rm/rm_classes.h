@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Which classes of RM objects the module remembers. This header is pure, and tests/kmod also compile
- * it in user space.
+ * Which classes of RM objects the module remembers. This header is pure, and tests/kmod also
+ * compile it in user space.
  */
 #ifndef GPUSHARE_RM_CLASSES_H
 #define GPUSHARE_RM_CLASSES_H

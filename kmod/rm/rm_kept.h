@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What is read of calls by which memory outlives the objects that a program has of it: it is carried
- * by a file, or nvidia_uvm takes a name for it. This header is pure, and tests/kmod also compile it in
- * user space.
+ * What is read of calls by which memory outlives the objects that a program has of it: it is
+ * carried by a file, or nvidia_uvm takes a name for it. This header is pure, and tests/kmod also
+ * compile it in user space.
  */
 #ifndef GPUSHARE_RM_KEPT_H
 #define GPUSHARE_RM_KEPT_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What is read of the parameters that an argument points to, and where it stands in them. The filter
- * reads it, and driver/pin.c puts it over RM's own copy and takes RM's answer from there. This header
- * is pure, and tests/kmod also compile it in user space.
+ * What is read of the parameters that an argument points to, and where it stands in them. The
+ * filter reads it, and driver/pin.c puts it over RM's own copy and takes RM's answer from there.
+ * This header is pure, and tests/kmod also compile it in user space.
  */
 #ifndef GPUSHARE_RM_PARAMS_H
 #define GPUSHARE_RM_PARAMS_H

@@ -15,30 +15,19 @@ static atomic_t made = ATOMIC_INIT(0);
 module_param_named(made, made.counter, int, 0444);
 MODULE_PARM_DESC(made, "How often memory was made");
 
-int nv_drm_gem_alloc_nvkms_memory_ioctl(struct drm_device *device, void *data,
-					struct drm_file *file);
-noinline int nv_drm_gem_alloc_nvkms_memory_ioctl(struct drm_device *device, void *data,
-						 struct drm_file *file)
-{
-	atomic_inc(&made);
-	return 0;
-}
-
-int nv_drm_gem_import_nvkms_memory_ioctl(struct drm_device *device, void *data,
-					 struct drm_file *file);
-noinline int nv_drm_gem_import_nvkms_memory_ioctl(struct drm_device *device, void *data,
-						  struct drm_file *file)
-{
-	atomic_inc(&made);
-	return 0;
-}
-
-int nv_drm_dumb_create(struct drm_file *file, struct drm_device *device, void *args);
-noinline int nv_drm_dumb_create(struct drm_file *file, struct drm_device *device, void *args)
-{
-	atomic_inc(&made);
-	return 0;
-}
+/* A function of the real module, under its name. */
+#define MAKES_MEMORY(name, first, second, third)                                                   \
+	int name(first, second, third);                                                            \
+	noinline int name(first, second, third)                                                    \
+	{                                                                                          \
+		atomic_inc(&made);                                                                 \
+		return 0;                                                                          \
+	}
+MAKES_MEMORY(nv_drm_gem_alloc_nvkms_memory_ioctl, struct drm_device *device, void *data,
+	     struct drm_file *file)
+MAKES_MEMORY(nv_drm_dumb_create, struct drm_file *file, struct drm_device *device, void *args)
+MAKES_MEMORY(nv_drm_gem_import_nvkms_memory_ioctl, struct drm_device *device, void *data,
+	     struct drm_file *file)
 
 static long drm_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 {
