@@ -23,8 +23,8 @@ class Membership {
   // Ends what ended unseen: attached processes that are on no GPU and were never reported. Reads
   // /proc, so once a second.
   void reap();
-  // Looks again at the processes whose user's name or command line was not known in time: a rule may
-  // name it, and people look for it. Also once a second.
+  // Looks again at the processes whose user's name or command line was not known in time: a rule
+  // may name it, and people look for it. Also once a second.
   void look_again();
 
  private:
