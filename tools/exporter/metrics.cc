@@ -227,10 +227,6 @@ void Writer::write_turns() {
   of_gpus("gpushare_gpu_turn_gaps_missed_total", Type::kCounter,
           "Hand-overs from one job to the next whose gap could not be seen.",
           count(&GpuRecord::gaps_missed));
-  of_gpus("gpushare_gpu_turn_gap_p50_seconds", Type::kGauge,
-          "Median of the last 512 gaps between two jobs.", gap(&GpuRecord::gap_p50_us));
-  of_gpus("gpushare_gpu_turn_gap_p99_seconds", Type::kGauge,
-          "99th percentile of the last 512 gaps between two jobs.", gap(&GpuRecord::gap_p99_us));
   out_.begin("gpushare_jobs", Type::kGauge, "Jobs that take turns, by where they are.");
   for (size_t g = 0; g < snapshot_.gpus.size(); ++g) {
     std::map<TurnState, uint64_t> counts;
@@ -238,6 +234,10 @@ void Writer::write_turns() {
     for (const auto& [state, number] : counts)
       out_.add(gpu_labels_[g] + ",state=\"" + std::string(turn_state_text(state)) + "\"", number);
   }
+  of_gpus("gpushare_gpu_turn_gap_p50_seconds", Type::kGauge,
+          "Median of the last 512 gaps between two jobs.", gap(&GpuRecord::gap_p50_us));
+  of_gpus("gpushare_gpu_turn_gap_p99_seconds", Type::kGauge,
+          "99th percentile of the last 512 gaps between two jobs.", gap(&GpuRecord::gap_p99_us));
 }
 
 void Writer::write_tenants() {
