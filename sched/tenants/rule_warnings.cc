@@ -21,10 +21,32 @@ std::string why_never(const Rule& rule, const std::function<bool(const std::stri
   if (rule.cgroup && rule.cgroup->starts_with("/sys/fs/cgroup"))
     return fmt::format("cgroup \"{}\": the path begins below /sys/fs/cgroup, at the cgroups' root",
                        *rule.cgroup);
+  if (rule.cgroup && rule.cgroup->size() > 1 && rule.cgroup->ends_with('/')) {
+    const std::string path = rule.cgroup->substr(0, rule.cgroup->size() - 1);
+    return fmt::format(
+        "cgroup \"{0}/\": the path of a cgroup ends with no /, as in \"{0}\" or \"{0}/*\"", path);
+  }
+  if (rule.cgroup && rule.cgroup->contains("//"))
+    return fmt::format("cgroup \"{}\": the path of a cgroup has no // in it", *rule.cgroup);
   if (rule.user && !is_number(*rule.user) && !is_user(*rule.user))
     return fmt::format("user \"{}\": this machine knows no such user", *rule.user);
   if (rule.command && rule.command->empty()) return "command \"\": every process has a name";
   return "";
+}
+
+// Whether all that holds for the other condition surely holds for this one.
+bool covers(const std::optional<std::string>& wide, const std::optional<std::string>& other,
+            bool is_glob) {
+  return !wide || wide == other || (is_glob && *wide == "*");
+}
+
+bool is_same(const Rule& a, const Rule& b) {
+  return a.cgroup == b.cgroup && a.user == b.user && a.command == b.command;
+}
+
+bool is_wider(const Rule& wide, const Rule& other) {
+  return covers(wide.cgroup, other.cgroup, true) && covers(wide.user, other.user, false) &&
+         covers(wide.command, other.command, true);
 }
 
 }  // namespace
@@ -34,12 +56,11 @@ std::vector<std::string> rule_warnings(std::span<const Rule> rules,
   std::vector<std::string> lines;
   for (auto rule = rules.begin(); rule != rules.end(); ++rule) {
     std::string why = why_never(*rule, is_user);
-    const auto same = std::find_if(rules.begin(), rule, [&](const Rule& earlier) {
-      return earlier.cgroup == rule->cgroup && earlier.user == rule->user &&
-             earlier.command == rule->command;
-    });
-    if (why.empty() && same != rule)
-      why = fmt::format("the same rule of tenant '{}' comes before it", same->tenant);
+    const auto before = std::find_if(rules.begin(), rule,
+                                     [&](const Rule& earlier) { return is_wider(earlier, *rule); });
+    if (why.empty() && before != rule)
+      why = fmt::format("{} rule of tenant '{}' comes before it",
+                        is_same(*before, *rule) ? "the same" : "a wider", before->tenant);
     if (!why.empty())
       lines.push_back(fmt::format("tenant.{}.match: this rule never holds: {}", rule->tenant, why));
   }

@@ -278,6 +278,10 @@ std::string_view slo_state_text(SloState state) {
   return name_of(kSloStates, static_cast<uint32_t>(state));
 }
 
+std::string_view turn_state_text(TurnState state) {
+  return name_of(kTurns, static_cast<uint32_t>(state));
+}
+
 std::string_view sharing_text(GpuSharing sharing) {
   return name_of(kSharings, static_cast<uint32_t>(sharing));
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 #include <sstream>
 
 #include "shmctl/program/help.h"
@@ -72,10 +73,15 @@ std::string in_single_quotes(std::string_view text) {
   return out + "'";
 }
 
+// Those that are not hidden.
+auto shown(const std::vector<Option>& options) {
+  return std::views::filter(options, [](const Option& option) { return !option.help.empty(); });
+}
+
 // "--tenant -t " and so on.
 std::string option_words(const std::vector<Option>& options) {
   std::string words;
-  for (const Option& option : options) {
+  for (const Option& option : shown(options)) {
     words += fmt::format("--{} ", option.name);
     if (option.letter != 0) words += fmt::format("-{} ", option.letter);
   }
@@ -113,7 +119,7 @@ std::string bash_offer(const Offer& offer) {
 // The value of the option before the cursor.
 std::string bash_values(std::string_view command, const std::vector<Option>& options) {
   std::string out;
-  for (const Option& option : options) {
+  for (const Option& option : shown(options)) {
     if (option.value.empty()) continue;
     std::string pattern = fmt::format("{}:--{}", command, option.name);
     if (option.letter != 0) pattern += fmt::format(" | {}:-{}", command, option.letter);
@@ -155,7 +161,7 @@ constexpr std::string_view kBashKeys =
 
 std::string bash_script(const Command& program) {
   std::string value_options, commands, values, arguments;
-  for (const Option& option : program.options)
+  for (const Option& option : shown(program.options))
     if (!option.value.empty())
       value_options += fmt::format("{}--{}", value_options.empty() ? "" : " | ", option.name);
   for (const Command& command : program.commands) {
@@ -181,13 +187,17 @@ std::string bash_script(const Command& program) {
       "n=0\n"
       "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
       "    case ${{COMP_WORDS[i]}} in\n"
-      "      {3}) ((i++)) ;;\n"
+      "      {3}) [[ ${{COMP_WORDS[i + 1]}} == = ]] && ((i++)); ((i++)) ;;\n"
       "      -*) ;;\n"
       "      *) if [[ -n $command ]]; then ((n++)); else command=${{COMP_WORDS[i]}}; fi ;;\n"
       "    esac\n"
       "  done\n"
       "  COMPREPLY=()\n"
-      "  case $command:$prev in\n"
+      "  local option=$prev\n"
+      "  if [[ $cur == = && $prev == --* ]]; then cur=\n"
+      "  elif [[ $prev == = && ${{COMP_WORDS[COMP_CWORD - 2]}} == --* ]]; then "
+      "option=${{COMP_WORDS[COMP_CWORD - 2]}}; fi\n"
+      "  case $command:$option in\n"
       "{4}"
       "  esac\n"
       "  case $command in\n"
@@ -264,13 +274,13 @@ std::string zsh_arguments(const Command& command) {
 std::string zsh_script(const Command& program) {
   std::string common =
       "      '--help[Print this text.]' \\\n      '--version[Print the version.]' \\\n";
-  for (const Option& option : program.options) common += zsh_option(option);
+  for (const Option& option : shown(program.options)) common += zsh_option(option);
   std::string names, cases;
   for (const Command& command : program.commands) {
     names += "    " +
              in_single_quotes(fmt::format("{}:{}", command.name, zsh_text(command.summary))) + "\n";
     cases += fmt::format("    {}) _arguments -s \\\n{}", command.name, common);
-    for (const Option& option : command.options) cases += zsh_option(option);
+    for (const Option& option : shown(command.options)) cases += zsh_option(option);
     if (command.starts_program)
       cases += "      '(-)1:program:_command_names -e' '*::argument:_normal' ;;\n";
     else if (!command.arguments.empty())
@@ -330,14 +340,15 @@ std::string fish_script(const Command& program) {
       "complete -c {0} -s h -l help -d 'Print this text.'\n"
       "complete -c {0} -s V -l version -d 'Print the version.'\n",
       program.name, kTenantsPipe, kPidsPipe);
-  for (const Option& option : program.options) out += fish_option(program.name, "", option);
+  for (const Option& option : shown(program.options)) out += fish_option(program.name, "", option);
   for (const Command& command : program.commands) {
     out += fmt::format("complete -c {} -n __fish_use_subcommand -a {} -d {}\n", program.name,
                        command.name, in_single_quotes(command.summary));
     const std::string seen = fmt::format(" -n '__fish_seen_subcommand_from {}'", command.name);
     for (const Offer& offer : arguments_of(command).offers)
       out += fmt::format("complete -c {}{} {}\n", program.name, seen, fish_arguments(offer));
-    for (const Option& option : command.options) out += fish_option(program.name, seen, option);
+    for (const Option& option : shown(command.options))
+      out += fish_option(program.name, seen, option);
   }
   return out;
 }

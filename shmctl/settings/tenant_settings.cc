@@ -247,6 +247,17 @@ bool set_gang(TenantSettings& s, std::string_view value) {
 }
 std::string text_gang(const TenantSettings& s) { return std::string(name_among(kGangs, s.gang)); }
 
+// What is allowed, with the units that this parser takes beside the plain numbers of the module's.
+constexpr std::string_view with_units(std::string_view key, std::string_view allowed) {
+  if (key == "slo_us")
+    return GPUSHARE_RANGE_TEXT(GPUSHARE_SLO_US_MIN,
+                               GPUSHARE_SLO_US_MAX) " us, or with a unit (200us, 5ms, 1.5s)";
+  if (key == "length_us")
+    return GPUSHARE_RANGE_TEXT(GPUSHARE_LENGTH_US_MIN,
+                               GPUSHARE_LENGTH_US_MAX) " us, or with a unit (90s, 10m, 1.5h)";
+  return allowed;
+}
+
 struct Key {
   SettingHelp help;
   bool (*set)(TenantSettings&, std::string_view);
@@ -254,7 +265,7 @@ struct Key {
 };
 
 #define GS_KEY(key, NAME, value, allowed, initial, about) \
-  Key{{#key, value, allowed, initial, about}, set_##key, text_##key},
+  Key{{#key, value, with_units(#key, allowed), initial, about}, set_##key, text_##key},
 constexpr std::array kKeys = {GPUSHARE_SETTINGS(GS_KEY)};
 #undef GS_KEY
 
@@ -271,12 +282,20 @@ constexpr auto kKeyNames = [] {
 }();
 
 // What people write for a value of a setting where it takes another form: a percentage without its
-// sign, or with one too many, or bytes by the suffix of powers of 1000. Empty: nothing is likely.
+// sign, with one too many or as a part of 1, or bytes by the suffix of powers of 1000 or in small
+// letters. Empty: nothing is likely.
 std::string likely_value(const Key& key, std::string_view value) {
   const std::string less(value.substr(0, value.size() - std::min<size_t>(1, value.size())));
   std::vector<std::string> forms{std::string(value) + "%"};
   if (value.ends_with('%')) forms.push_back(less);
   if (value.ends_with('B')) forms.push_back(less + "iB");
+  if (value.size() > 3 && value.ends_with("ib")) {
+    forms.push_back(less + "B");
+    char& power = forms.back()[value.size() - 3];
+    if (power >= 'a' && power <= 'z') power = static_cast<char>(power - 'a' + 'A');
+  }
+  if (const auto part = parse_thousandths(value); part && *part <= 1000)
+    forms.push_back(fmt::format("{}%", static_cast<double>(*part) / 10));
   for (std::string& form : forms)
     if (TenantSettings scratch; key.set(scratch, form)) return std::move(form);
   return "";

@@ -47,7 +47,13 @@ ExitCode tell_target(const Invocation& invocation, const char* op) {
   if (!pid) return invocation.wrong("'" + target + "' is neither a process id nor a tenant's name");
   const Request request{.op = op, .pid = pid};
   const auto is_on_gpu = ask_on_gpu(endpoints_of(invocation).socket, request);
-  if (!is_on_gpu) return report(is_on_gpu.error());
+  if (!is_on_gpu) {
+    const ExitCode code = report(is_on_gpu.error());
+    if (code == kExitUsage)
+      fmt::print(stderr, "gpushare: 'gpushare {0} --tenant {1}' means a tenant of this name\n", op,
+                 target);
+    return code;
+  }
   if (request.op == "freeze" && !*is_on_gpu)
     fmt::print(stderr, "gpushare: process {} is on no GPU now; it is frozen as soon as it is\n",
                *pid);

@@ -190,10 +190,8 @@ std::vector<Option> setting_options() {
       {"priority", 'p', "CLASS", "Which programs go first", "idle normal high"},
       {"memory_max", 0, "BYTES", "Most GPU memory", ""},
       {"sm_percent", 0, "N", "Percentage of the multiprocessors", ""},
-      {"slo_us", 0, "N", "Target time of one iteration in microseconds, 0 for none", ""},
-      {"length_us", 0, "TIME",
-       "GPU time of one job alone, for orders of jobs, in microseconds or with a unit (10m), 0 for "
-       "unknown",
+      {"slo_us", 0, "TIME", "Target time of one iteration, 0 for none", "5ms 50ms"},
+      {"length_us", 0, "TIME", "GPU time of one job alone, for orders of jobs, 0 for unknown",
        "10m 1h"},
       {"iterations", 0, "N", "Iterations that one job makes in all, 0 for unknown", ""},
       {"phase", 0, "PHASE", "What it does of a language model's work, for the policy tpot",

@@ -29,17 +29,28 @@ Result<std::string> contents_of(const std::string& path) {
   return std::move(text).str();
 }
 
-// Writes the recording, with what --merge names if it is given.
-ExitCode write(const Invocation& invocation, WholeFile& file, std::string recording) {
-  if (const auto other = invocation.value("merge")) {
-    const auto text = contents_of(*other);
-    if (!text) return report(text.error());
-    auto merged = merge_traces(recording, *text);
-    if (!merged) return report(merged.error());
-    recording = *std::move(merged);
-  }
-  const auto written = file.write(recording);
-  return written ? kExitOk : report(written.error());
+// The recording, with what --merge names if it is given.
+Result<std::string> merged(const Invocation& invocation, const std::string& recording) {
+  const auto other = invocation.value("merge");
+  if (!other) return recording;
+  const auto text = contents_of(*other);
+  if (!text) return std::unexpected(text.error());
+  return merge_traces(recording, *text);
+}
+
+// What was recorded is written in any case: it cannot be had again.
+ExitCode write_new(const Invocation& invocation, WholeFile& file, const std::string& recording) {
+  const auto whole = merged(invocation, recording);
+  if (const auto written = file.write(whole.value_or(recording)); !written)
+    return report(written.error());
+  if (whole) return kExitOk;
+  const std::string path = invocation.text("output");
+  report(whole.error());
+  fmt::print(stderr,
+             "gpushare: {0} has the recording alone; 'gpushare trace --from {0} --merge FILE -o "
+             "BOTH' adds it to another trace\n",
+             path == "-" ? "what was printed" : path);
+  return kExitFailure;
 }
 
 ExitCode merge_earlier(const Invocation& invocation, const std::string& from) {
@@ -48,7 +59,10 @@ ExitCode merge_earlier(const Invocation& invocation, const std::string& from) {
   if (!recording) return report(recording.error());
   auto file = WholeFile::open(invocation.text("output"));
   if (!file) return report(file.error());
-  return write(invocation, *file, *recording);
+  const auto whole = merged(invocation, *recording);
+  if (!whole) return report(whole.error());
+  const auto written = file->write(*whole);
+  return written ? kExitOk : report(written.error());
 }
 
 ExitCode trace(const Invocation& invocation) {
@@ -73,7 +87,7 @@ ExitCode trace(const Invocation& invocation) {
   if (!result) return report(result.error());
 
   const TraceRecording& recording = result->recording;
-  if (const ExitCode code = write(invocation, *file, trace_json(recording)); code != kExitOk)
+  if (const ExitCode code = write_new(invocation, *file, trace_json(recording)); code != kExitOk)
     return code;
   fmt::print(stderr, "{}: {:.1f} s, {} switches, {} freezes, thaws and slice changes{}\n", path,
              static_cast<double>(recording.end_ns - recording.start_ns) / 1e9,

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "shmctl/program/nearest.h"
+#include "shmctl/settings/tenant_settings.h"
 #include "tools/agent/status_source.h"
 #include "tools/doctor/limits.h"
 
@@ -47,6 +48,7 @@ std::string advice_on_tenant(const Endpoints& endpoints, const Request& request)
   if (const std::string_view near = nearest(request.tenant, names); !near.empty())
     return fmt::format("did you mean '{}'?", near);
   if (request.op != "set" && request.op != "attach" && request.op != "run") return "";
+  if (const auto name = check_tenant_name(request.tenant); !name) return name.error().detail;
   return fmt::format("'gpushare set --create {}{}' makes it", request.tenant,
                      setting_words(request.settings));
 }

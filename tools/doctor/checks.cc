@@ -171,8 +171,11 @@ Finding check_socket(const MachineFiles& files, const DoctorInput& input) {
   const fs::file_status status = fs::status(files.at(input.socket), code);
   if (status.type() == fs::file_type::not_found)
     return fail("control socket", input.socket + " is missing", how_to_start(input.root));
-  if (!fs::exists(status))
-    return fail("control socket", input.socket + ": " + code.message(), "run doctor as root");
+  if (!fs::exists(status)) {
+    // What this user may not see is no failure of the machine.
+    const auto found = may_not_ask(input) ? warning : fail;
+    return found("control socket", input.socket + ": " + code.message(), "run doctor as root");
+  }
   if (!fs::is_socket(status))
     return fail("control socket", input.socket + " is not a socket",
                 "rm " + input.socket + "; " + how_to_restart(input.root));
@@ -182,7 +185,9 @@ Finding check_socket(const MachineFiles& files, const DoctorInput& input) {
 
 Finding check_region(const DoctorInput& input) {
   if (input.region) return ok("control plane", "mapped read-only");
-  return fail("control plane", input.region.error().message(), how_to_restart(input.root));
+  const bool may_run = input.agent.has_value() || may_not_ask(input);
+  return fail("control plane", input.region.error().message(),
+              may_run ? how_to_restart(input.root) : how_to_start(input.root));
 }
 
 Finding check_agent(const DoctorInput& input) {

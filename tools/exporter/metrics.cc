@@ -55,6 +55,7 @@ class Writer {
   std::string write() {
     write_agent();
     write_gpus();
+    write_turns();
     write_tenants();
     write_use();
     write_iterations();
@@ -130,6 +131,7 @@ class Writer {
 
   void write_agent();
   void write_gpus();
+  void write_turns();
   void write_tenants();
   void write_use();
   void write_iterations();
@@ -198,6 +200,44 @@ void Writer::write_gpus() {
           known(&GpuRecord::log_records));
   of_gpus("gpushare_gpu_switch_log_lost_total", Type::kCounter,
           "Records of context switches that were lost.", known(&GpuRecord::log_lost));
+}
+
+void Writer::write_turns() {
+  // By GPU, each job once, although it may have many processes.
+  std::map<uint32_t, std::map<uint64_t, TurnState>> jobs;
+  for (const auto& [slot, process] : snapshot_.processes)
+    if (process.job != 0 && process.turn != TurnState::kFree)
+      jobs[process.gpu].emplace(process.job, process.turn);
+  const auto takes_turns = [&](const GpuRecord& gpu) {
+    return gpu.gaps + gpu.gaps_missed > 0 || jobs.contains(gpu.index);
+  };
+  const auto count = [&](uint64_t GpuRecord::* member) {
+    return [&takes_turns, member](const GpuRecord& gpu) {
+      return takes_turns(gpu) ? std::optional<uint64_t>(gpu.*member) : std::nullopt;
+    };
+  };
+  const auto gap = [](uint32_t GpuRecord::* member) {
+    return [member](const GpuRecord& gpu) {
+      return gpu.*member == kUnknown32 ? std::nullopt
+                                       : std::optional(seconds_of_micros(gpu.*member));
+    };
+  };
+  of_gpus("gpushare_gpu_turn_gaps_total", Type::kCounter,
+          "Hand-overs from one job to the next whose gap was seen.", count(&GpuRecord::gaps));
+  of_gpus("gpushare_gpu_turn_gaps_missed_total", Type::kCounter,
+          "Hand-overs from one job to the next whose gap could not be seen.",
+          count(&GpuRecord::gaps_missed));
+  out_.begin("gpushare_jobs", Type::kGauge, "Jobs that take turns, by where they are.");
+  for (size_t g = 0; g < snapshot_.gpus.size(); ++g) {
+    std::map<TurnState, uint64_t> counts;
+    for (const auto& [job, state] : jobs[snapshot_.gpus[g].index]) ++counts[state];
+    for (const auto& [state, number] : counts)
+      out_.add(gpu_labels_[g] + ",state=\"" + std::string(turn_state_text(state)) + "\"", number);
+  }
+  of_gpus("gpushare_gpu_turn_gap_p50_seconds", Type::kGauge,
+          "Median of the last 512 gaps between two jobs.", gap(&GpuRecord::gap_p50_us));
+  of_gpus("gpushare_gpu_turn_gap_p99_seconds", Type::kGauge,
+          "99th percentile of the last 512 gaps between two jobs.", gap(&GpuRecord::gap_p99_us));
 }
 
 void Writer::write_tenants() {

@@ -8,6 +8,7 @@
 #include "tools/base/users.h"
 #include "tools/top/draw/frame.h"
 #include "tools/top/kept.h"
+#include "tools/top/looks.h"
 #include "tools/top/model/model.h"
 #include "tools/top/nvml_sensors.h"
 #include "tools/top/signals.h"
@@ -52,14 +53,14 @@ ExitCode watch(const Endpoints& endpoints, Nanos interval, TopModel& model) {
   StatusSource source(endpoints);
   NvmlSensors sensors;
   MonotonicClock clock;
-  Time next_look{};
+  Looks looks(interval);
   while (true) {
-    if (clock.now() >= next_look) {
+    if (clock.now() >= looks.next()) {
       if (!model.is_paused()) look(source, sensors, model, clock.now());
-      next_look = clock.now() + interval;
+      looks.looked(clock.now());
     }
     view->paint(compose(model, view->screen()));
-    const auto key = view->read_key(next_look - clock.now());
+    const auto key = view->read_key(looks.next() - clock.now());
     if (!key) continue;
     const TopScreen screen = view->screen();
     const TopModel::Effect effect = key->kind == Key::Kind::kClick
@@ -68,7 +69,7 @@ ExitCode watch(const Endpoints& endpoints, Nanos interval, TopModel& model) {
     if (effect.quits) return kExitOk;
     if (effect.deed.is_empty()) continue;
     model.report_done(perform(endpoints, effect.deed));
-    next_look = clock.now();  // the change shows at once
+    looks.changed(clock.now());
   }
 }
 

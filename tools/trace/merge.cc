@@ -40,6 +40,9 @@ void move_event(Json& event, double microseconds) {
 
 Result<std::string> merge_traces(std::string_view recording, std::string_view other) try {
   Json ours = Json::parse(recording);
+  if (!ours.is_object() || ours.value("/otherData/producer"_json_pointer, "") != "gpushare")
+    return make_error(std::errc::invalid_argument, kStep,
+                      "the recording is not one of 'gpushare trace'");
   Json result = Json::parse(other);
   if (result.is_array()) result = Json{{"traceEvents", std::move(result)}};  // the bare form
   const auto base = base_of(result);

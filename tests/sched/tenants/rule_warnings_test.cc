@@ -22,6 +22,9 @@ TEST(RuleWarnings, NameWhatCanNeverHold) {
       {{"a", "system.slice/*", {}, {}}, "as in \"/system.slice/*\""},
       {{"a", "", {}, {}}, "begins with /"},
       {{"a", "/sys/fs/cgroup/ml.slice/*", {}, {}}, "at the cgroups' root"},
+      {{"a", "/", {}, {}}, nullptr},
+      {{"a", "/user.slice/", {}, {}}, "ends with no /, as in \"/user.slice\" or \"/user.slice/*\""},
+      {{"a", "//user.slice", {}, {}}, "has no // in it"},
       {{"a", {}, "alice", {}}, nullptr},
       {{"a", {}, "1002", {}}, nullptr},
       {{"a", {}, "alcie", {}}, "no such user"},
@@ -44,6 +47,20 @@ TEST(RuleWarnings, ARuleBehindItsTwinNeverHolds) {
       rule_warnings(rules, is_alice),
       std::vector<std::string>{
           "tenant.c.match: this rule never holds: the same rule of tenant 'a' comes before it"});
+}
+
+TEST(RuleWarnings, ARuleBehindAWiderOneNeverHolds) {
+  const std::vector<Rule> rules = {{"a", {}, "alice", {}},     {"b", "/x", "alice", "python*"},
+                                   {"b", "/x", {}, "python*"}, {"c", {}, "alice", {}},
+                                   {"d", {}, {}, "*"},         {"e", "/y", {}, {}}};
+  EXPECT_EQ(
+      rule_warnings(rules, is_alice),
+      (std::vector<std::string>{"tenant.b.match: this rule never holds: a wider rule of tenant 'a' "
+                                "comes before it",
+                                "tenant.c.match: this rule never holds: the same rule of tenant "
+                                "'a' comes before it",
+                                "tenant.e.match: this rule never holds: a wider rule of tenant 'd' "
+                                "comes before it"}));
 }
 
 // The paths that Slurm, the kubelet and systemd make, with cgroups of version 2 and 1.

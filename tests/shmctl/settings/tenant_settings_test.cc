@@ -117,6 +117,11 @@ INSTANTIATE_TEST_SUITE_P(SloUs, RejectedValue,
                                                     "0.0001ms", "1.5us", "5 ms", "ms", "1000.001s",
                                                     "1001s", "1m", "1000000000000s")));
 
+TEST(TenantSettings, WhatIsAllowedNamesTheUnits) {
+  EXPECT_THAT(std::string(allowed_values("slo_us")), HasSubstr("1000000000 us, or with a unit"));
+  EXPECT_THAT(std::string(allowed_values("length_us")), HasSubstr("10m"));
+}
+
 TEST(TenantSettings, WhatIsMeantIsNamed) {
   const auto refusal = [](const char* key, const char* value) {
     TenantSettings settings;
@@ -125,6 +130,8 @@ TEST(TenantSettings, WhatIsMeantIsNamed) {
   };
   EXPECT_THAT(refusal("max", "30"), HasSubstr("; did you mean '30%'?"));
   EXPECT_THAT(refusal("memory_max", "8GB"), HasSubstr("; did you mean '8GiB'?"));
+  EXPECT_THAT(refusal("memory_max", "8gib"), HasSubstr("; did you mean '8GiB'?"));
+  EXPECT_THAT(refusal("max", "0.3"), HasSubstr("; did you mean '30%'?"));
   EXPECT_THAT(refusal("sm_percent", "50%"), HasSubstr("; did you mean '50'?"));
   for (const auto& [key, value] : {std::pair{"max", "30000"}, {"max", ""}, {"weight", "x"}})
     EXPECT_THAT(refusal(key, value), testing::Not(HasSubstr("did you mean"))) << key << value;

@@ -24,6 +24,14 @@ TEST(Completion, EveryShellKnowsEveryCommandAndOption) {
   }
 }
 
+TEST(Completion, WhatIsHiddenIsNotOffered) {
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    const std::string script = run_tool("gpushared", {"--print-completion", shell}).out;
+    EXPECT_TRUE(script.contains("check-config")) << script;
+    EXPECT_FALSE(script.contains("lifeline-fd")) << shell << ": the supervisor's own option";
+  }
+}
+
 TEST(Completion, EachProgramPrintsItsOwn) {
   for (const char* program :
        {"gpushare", "gpushare-top", "gpushare-sim", "gpushare-exporter", "gpushared"}) {
@@ -94,6 +102,9 @@ TEST(Completion, BashOffersWhatFits) {
   EXPECT_EQ(bash_offers("gpushare --socket /s st"), "status\n");
   EXPECT_EQ(bash_offers("gpushare run --pr"), "--priority\n");
   EXPECT_EQ(bash_offers("gpushare run --priority "), "idle normal high\n");
+  EXPECT_EQ(bash_offers("gpushare run --priority = "), "idle normal high\n");
+  EXPECT_EQ(bash_offers("gpushare run --priority ="), "idle normal high\n");
+  EXPECT_EQ(bash_offers("gpushare run --priority = h"), "high\n");
   EXPECT_EQ(bash_offers("gpushare run -p h"), "high\n");
   EXPECT_EQ(bash_offers("gpushare run -t "), "research batch\n");
   EXPECT_EQ(bash_offers("gpushare remove "), "research batch\n");

@@ -78,6 +78,17 @@ TEST(Gpushare, SaysThatAFrozenProcessIsOnNoGpuYet) {
   EXPECT_EQ(thawed.err, "");
 }
 
+TEST(Gpushare, ANumberThatIsNoProcessMayBeATenantsName) {
+  FakeAgent agent([](const std::string&) {
+    return std::vector<std::string>{R"({"ok":false,"error":"there is no process","code":"usage"})"};
+  });
+  const ToolResult refused = run_tool("gpushare", {"thaw", "4711"}, {socket_variable(agent)});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.err.find("'gpushare thaw --tenant 4711' means a tenant of this name"),
+            std::string::npos)
+      << refused.err;
+}
+
 TEST(Gpushare, WrongArgumentsDoNotReachTheAgent) {
   FakeAgent agent(answer_ok);
   for (const std::vector<std::string>& words : {std::vector<std::string>{"set", "a", "weight"},
@@ -117,6 +128,9 @@ TEST(Gpushare, ATenantThatIsNotThereIsSuggestedOrMade) {
             std::string::npos);
   EXPECT_NE(complaint({"attach", "12", "new"}).find("'gpushare set --create new weight=100'"),
             std::string::npos);
+  EXPECT_NE(complaint({"attach", "12", "no name"}).find("allowed: 1 to 63 of A-Z"),
+            std::string::npos)
+      << "it cannot be made";
   EXPECT_EQ(complaint({"freeze", "research"}), "gpushare: gpushared: there is no tenant\n")
       << "it is there, so something else was wrong";
   for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{

@@ -110,6 +110,22 @@ TEST(GpushareTrace, GoesToStandardOutputAndIntoAnothersTrace) {
   EXPECT_EQ(merged.exit_code, 0) << merged.err;
   EXPECT_TRUE(merged.out.contains("\"step\"") && merged.out.contains("pid 4000")) << merged.out;
   EXPECT_EQ(run_tool("gpushare", {"trace", "--from", dir.at("ours.json")}).exit_code, 2);
+  const ToolResult swapped =
+      run_tool("gpushare", {"trace", "--from", dir.at("torch.json"), "--merge", dir.at("ours.json"),
+                            "-o", dir.at("both.json")});
+  EXPECT_EQ(swapped.exit_code, 2) << swapped.err;
+  EXPECT_TRUE(swapped.err.contains("gpushare trace")) << swapped.err;
+  EXPECT_FALSE(std::filesystem::exists(dir.at("both.json")));
+
+  // What was recorded is kept when the other trace cannot be read.
+  const ToolResult alone = run_tool(
+      "gpushare", {"trace", "-d", "0.1", "--merge", "/nonexistent", "-o", dir.at("alone.json")},
+      {socket_variable(agent)});
+  EXPECT_EQ(alone.exit_code, 1);
+  EXPECT_TRUE(alone.err.contains("/nonexistent") &&
+              alone.err.contains("has the recording alone; 'gpushare trace --from"))
+      << alone.err;
+  EXPECT_TRUE(TempDir::read(dir.at("alone.json")).contains("pid 4000"));
 }
 
 TEST(GpushareTrace, ARefusalLeavesTheOldFile) {

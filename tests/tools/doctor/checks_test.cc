@@ -266,6 +266,29 @@ TEST(Doctor, WhomTheAgentDoesNotAnswerSeesThatItRuns) {
   EXPECT_EQ(finding(input, "agent").fix, "run doctor as root");
 }
 
+// As a socket in a folder that is another user's alone.
+TEST(Doctor, ASocketThatThisUserMayNotSeeIsNoFailureOfTheMachine) {
+  const Machine machine;
+  DoctorInput input = machine.input();
+  input.agent = make_error(std::errc::permission_denied, "connect to the agent", "for root");
+  input.socket = "/run/gpushare/" + std::string(300, 'x');  // it cannot be looked at
+  EXPECT_EQ(finding(input, "control socket").severity, Severity::kWarning);
+  input.agent = machine.input().agent;
+  EXPECT_EQ(finding(input, "control socket").severity, Severity::kFail);
+}
+
+TEST(Doctor, WithoutAnAgentNobodyIsToldToEndOne) {
+  const Machine machine;
+  machine.remove("run/systemd");
+  machine.remove("run/gpushare/agent.sock");
+  DoctorInput input = machine.input();
+  input.region = make_error(std::errc::no_such_file_or_directory, "open control plane");
+  input.agent = make_error(std::errc::connection_refused, "connect to the agent", "none runs");
+  EXPECT_EQ(finding(input, "control plane").fix, "run gpushared as root");
+  input.agent = machine.input().agent;
+  EXPECT_EQ(finding(input, "control plane").fix, "end gpushared, and run it again as root");
+}
+
 TEST(Doctor, NamesNoSystemctlWhereThereIsNoSystemd) {
   const Machine machine;
   machine.remove("run/systemd");

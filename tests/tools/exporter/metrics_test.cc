@@ -77,6 +77,34 @@ TEST(Metrics, SayWhatTheControlPlaneSays) {
       << "what is unknown is left out";
 }
 
+// Two jobs of two processes, of which one has its turn.
+void take_turns(Status& status) {
+  GpuRecord& gpu = status.snapshot.gpus[0];
+  gpu.gaps = 12;
+  gpu.gaps_missed = 1;
+  gpu.gap_p50_us = 250;
+  gpu.gap_p99_us = 1500;
+  for (size_t p = 0; p < 4; ++p) {
+    ProcessRecord& process = status.snapshot.processes[p].record;
+    process.job = p / 2 + 1;
+    process.turn = p < 2 ? TurnState::kRunning : TurnState::kQueued;
+  }
+}
+
+TEST(Metrics, TellOfTurnsWhereJobsTakeThem) {
+  Status status = live({.gpus = 1, .processes = 7, .has_targets = false});
+  EXPECT_FALSE(text_of(status).contains("gpushare_gpu_turn")) << "there are none";
+  take_turns(status);
+  const std::string text = text_of(status);
+  for (const char* line : {"gpushare_gpu_turn_gaps_total{gpu=\"0\",UUID=\"GPU-1\"} 12",
+                           "gpushare_gpu_turn_gaps_missed_total{gpu=\"0\",UUID=\"GPU-1\"} 1",
+                           "gpushare_gpu_turn_gap_p50_seconds{gpu=\"0\",UUID=\"GPU-1\"} 0.00025",
+                           "gpushare_gpu_turn_gap_p99_seconds{gpu=\"0\",UUID=\"GPU-1\"} 0.0015",
+                           "gpushare_jobs{gpu=\"0\",UUID=\"GPU-1\",state=\"running\"} 1",
+                           "gpushare_jobs{gpu=\"0\",UUID=\"GPU-1\",state=\"queued\"} 1"})
+    EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
+}
+
 TEST(Metrics, TargetTimesAreInSeconds) {
   const std::string text = text_of(live({.gpus = 1, .processes = 7, .has_targets = true}));
   const auto of = [](const char* name) {
@@ -178,6 +206,7 @@ TEST(Metrics, TheDashboardTheAlertsAndThePageKnowThemAndNoOthers) {
   Status status = live({.gpus = 1, .processes = 7, .has_targets = true});
   status.snapshot.tenants[0].record.memory_max_bytes = 1;
   status.snapshot.tenants[0].record.gpu[0].phase = 2;  // ShimPhase::kDecode
+  take_turns(status);
   const std::string text = text_of(status, std::vector<Workload>(7, {"1", "u", "c"}));
   EXPECT_TRUE(text.contains("phase=\"decode\"} 1\n"));
   std::set<std::string> families;

@@ -160,6 +160,22 @@ TEST_F(TopModelTest, WeightsGoUpAndDownByATenth) {
   EXPECT_EQ(press('-').deed.requests.front().settings.front().second, "270");
 }
 
+// The agent shows it with its next step: who presses again before goes on from there.
+TEST_F(TopModelTest, AWeightThatWasSetHoldsUntilTheAgentShowsIt) {
+  choose(4000);
+  const auto weight_after = [&](char key) {
+    return press(key).deed.requests.front().settings.front().second;
+  };
+  EXPECT_EQ(weight_after('+'), "330");
+  model.report_done({});
+  model.update(fake_status({.gpus = 1, .processes = 7}), kNow + 10ms);  // as it was
+  EXPECT_EQ(weight_after('+'), "363");
+  model.report_done(make_error(std::errc::permission_denied, "set", "refused"));
+  EXPECT_EQ(weight_after('-'), "297") << "of 330";
+  model.update(fake_status({.gpus = 1, .processes = 7}), kNow + 5s);
+  EXPECT_EQ(weight_after('+'), "330") << "somebody else has set it to 300";
+}
+
 TEST_F(TopModelTest, WeightsStayInTheirRange) {
   Status status = fake_status({.gpus = 1, .processes = 1});
   status.snapshot.tenants[1].record.weight = 1;

@@ -10,6 +10,7 @@
 #include "tests/tools/support/fake_plane.h"
 #include "tests/tools/support/run_tool.h"
 #include "tests/tools/support/temp_dir.h"
+#include "tools/report/output.h"
 #include "tools/view/queue_view.h"
 
 namespace gpushare {
@@ -67,6 +68,31 @@ TEST(JsonPage, DescribesWhatDoctorPrints) {
   EXPECT_EQ(members(doctor), (Names{"checks", "agent_checks", "limits"}));
   EXPECT_EQ(described("doctor.checks"), members(doctor["checks"]));
   EXPECT_EQ(described("doctor.limits"), members(doctor["limits"]));
+}
+
+TEST(JsonPage, DescribesWhatReportAndVersionPrint) {
+  constexpr WallSeconds kSince = 1'800'000'000;
+  UsageHistory history{.step = 10, .since = kSince, .until = kSince + 10};
+  UsageSample& sample = history.samples[kSince];
+  sample.watched_ms = 10'000;
+  sample.amounts[{.tenant = "a", .uid = 0, .gpu = 0, .priority = 2}] = {.used_ms = 7500};
+  history.jobs.push_back(
+      {.job = {.name = "run-1", .command = "a", .tenant = "a"}, .amounts = {.used_ms = 7500}});
+  history.freezes.push_back(
+      {.job = {.name = "run-1", .command = "a", .tenant = "a"}, .reason = "cap"});
+  history.gpus[0] = {.uuid = "GPU-1", .name = "a GPU"};
+  const Json report =
+      Json::parse(report_json(summarize(history, [](int64_t) { return std::string("root"); })));
+  EXPECT_EQ(described("report"), members(report));
+  for (const char* list : {"tenants", "jobs", "freezes", "gpus"})
+    EXPECT_EQ(described(std::string("report.") + list), members(report[list])) << list;
+  Names of_user = described("report.tenants");
+  of_user.erase("tenant");
+  of_user.insert("user");
+  EXPECT_EQ(of_user, members(report["users"]));
+  EXPECT_EQ(described("report.tenants"), members(report["high"]));
+  EXPECT_EQ(described("version"),
+            members(Json::parse(run_tool("gpushare", {"version", "--json"}).out)));
 }
 
 }  // namespace

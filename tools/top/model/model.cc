@@ -8,6 +8,13 @@
 #include "shmctl/settings/tenant_settings.h"
 
 namespace gpushare {
+namespace {
+
+// The agent publishes once in each of its steps, of which the longest takes a second.
+constexpr Nanos kShownWithin = 2s;
+
+}  // namespace
+
 void TopModel::update(Result<Status> status, Time now, SensorsLook sensors) {
   if (!status) {
     failure_ = std::move(status.error());
@@ -19,6 +26,8 @@ void TopModel::update(Result<Status> status, Time now, SensorsLook sensors) {
   failure_.reset();
   status_ = *std::move(status);
   std::erase_if(status_.snapshot.gpus, [](const GpuRecord& gpu) { return gpu.index >= kMaxGpus; });
+  looked_ = now;
+  show_weighed(now);
   past_.update(status_.snapshot, now);
   sensors_ = std::move(sensors);
   rows_ = process_rows(status_.snapshot, names_);
@@ -135,15 +144,33 @@ TopModel::Effect TopModel::change_weight(bool is_up) {
 }
 
 TopModel::Effect TopModel::done(Deed deed) {
-  about_ = deed.about;
+  doing_ = deed;
   return {.quits = false, .deed = std::move(deed)};
 }
 
 void TopModel::report_done(const Result<>& done) {
-  if (done)
-    say(about_ + ": done");
+  if (!done) return say(doing_.about + ": " + done.error().message(), true);
+  say(doing_.about + ": done");
+  if (doing_.requests.empty() || doing_.requests.front().settings.empty()) return;
+  const Request& request = doing_.requests.front();
+  const auto& [key, value] = request.settings.front();
+  TenantSettings settings;
+  if (key != "weight" || !apply_setting(settings, key, value)) return;
+  weighed_ = {.tenant = request.tenant, .weight = settings.weight, .until = looked_ + kShownWithin};
+  show_weighed(looked_);
+}
+
+void TopModel::show_weighed(Time now) {
+  if (!weighed_) return;
+  const auto tenant = std::ranges::find(
+      status_.snapshot.tenants, weighed_->tenant,
+      [](const Numbered<TenantRecord>& numbered) { return tenant_text(numbered.record); });
+  const bool is_over = now >= weighed_->until || tenant == status_.snapshot.tenants.end() ||
+                       tenant->record.weight == weighed_->weight;
+  if (is_over)
+    weighed_.reset();
   else
-    say(about_ + ": " + done.error().message(), true);
+    tenant->record.weight = weighed_->weight;
 }
 
 }  // namespace gpushare

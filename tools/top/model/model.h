@@ -102,6 +102,7 @@ class TopModel {
   void freeze(const char* op);
   void ask_for_setting(const char* key);
   void ask_for_signal();
+  void show_weighed(Time now);
   Effect change_weight(bool is_up);
   Effect done(Deed deed);
 
@@ -129,7 +130,15 @@ class TopModel {
   Target target_;           // of the input
   std::string tenant_;      // of the input
   Deed question_;           // what "y" does
-  std::string about_;       // what is being done
+  Deed doing_;              // what is being done
+  // A weight that was set, which the agent may not have shown yet when it is looked at next.
+  struct Weighed {
+    std::string tenant;
+    uint32_t weight = 0;
+    Time until{};
+  };
+  std::optional<Weighed> weighed_;
+  Time looked_{};
 };
 
 }  // namespace gpushare
