@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "sched/policy/command_signature.h"
 #include "sched/step/views.h"
 #include "sched/tenants/identity.h"
 #include "shmctl/base/log.h"
@@ -85,7 +86,7 @@ void ShimLink::set_gpus(std::span<const GpuInfo> gpus, const Config& config) {
   const bool are_still_there = spatial_.set_gpus(spatial);
   for (const ProcessId& process : host_->processes()) {
     ShimSlot& slot = *host_->find(process);
-    if (are_still_there) spatial_.extend(slot, tenant_of(process));
+    if (are_still_there) spatial_.extend(slot, tenant_of(process), came_[process].shown);
     // Whose slot does not fit any more is nobody's to let in.
     if (!are_still_there || !spatial_.fits(slot)) ShimHost::open_gate(slot);
   }
@@ -99,7 +100,11 @@ ShimRequest ShimLink::decide(const ProcessId& process, uid_t uid) {
   const uint32_t tenant = tenant_of(process);
   holds_.erase(process);  // it gets a new slot
   awaiting_.erase(process);
-  ShimRequest wish = spatial_.wish(tenant, tenants_.at(tenant)->settings);
+  const TenantSettings& settings = tenants_.at(tenant)->settings;
+  ShimRequest wish = spatial_.wish(tenant, settings);
+  came_[process] = {
+      .shown = (wish.features & kShimShown) != 0 ? shown_partition(settings) : LeastPartition{},
+      .program = command_signature(identities_[process].command_line, uid)};
   if (wish.features != 0 && mps_ != nullptr) wish.mps_pipe = mps_->pipe_for(process);
   wish.features |= features_;
   if (takes_turns_ && (wish.features & kShimGate) != 0) {
@@ -127,16 +132,48 @@ void ShimLink::read(Time now, const Registry& registry) {
     client.slot = slot;
     client.command_line = identities_[process].command_line;
     client.said = read_slot_of(process, *slot, now);
+    client.least = least_of(process, client.tenant);
+    client.program = came_[process].program;
+    client.is_halted = halted_.contains(process);
     const Process* known = registry.find(process.pid);
     if (known == nullptr || known->id != process) continue;
     for (const Holder& holder : known->holders) client.gpus.push_back(holder.gpu);
   }
   std::erase_if(identities_,
                 [&](const auto& entry) { return host_->find(entry.first) == nullptr; });
+  std::erase_if(came_, [&](const auto& entry) { return host_->find(entry.first) == nullptr; });
   std::erase_if(bounds_, [&](const auto& entry) { return host_->find(entry.first) == nullptr; });
   std::erase_if(holds_, [&](const auto& entry) { return host_->find(entry.first) == nullptr; });
   std::erase_if(awaiting_, [&](const auto& entry) { return host_->find(entry.first) == nullptr; });
+  halted_.clear();
   spatial_.read(now, std::move(clients));
+  for (const Widening::Found& found : spatial_.found_narrow()) {
+    const std::string& command = identities_[found.process].command_line;
+    if (found.is_stuck)
+      log_warning(
+          "process {} ({}): a kernel has not ended for {} s. Its blocks need {} SMs at once, and "
+          "its "
+          "partition has {}: if they wait for each other, it never ends, and the program must be "
+          "started again. Its command has at least {} SMs from now on",
+          found.process.pid, command,
+          std::chrono::duration_cast<std::chrono::seconds>(Widening::kPatience).count(), found.sms,
+          found.has_sms, found.sms);
+    else
+      log_info(
+          "process {} ({}): a kernel needs {} SMs at once. Its command has at least as many from "
+          "now on",
+          found.process.pid, command, found.sms);
+  }
+}
+
+// What a program was shown when it came holds for as long as it runs.
+LeastPartition ShimLink::least_of(const ProcessId& process, uint32_t tenant) const {
+  LeastPartition least{.percent = tenants_.at(tenant)->settings.sm_min};
+  if (const auto came = came_.find(process); came != came_.end()) {
+    least.percent = std::max(least.percent, came->second.shown.percent);
+    least.as_share = came->second.shown.as_share;
+  }
+  return least;
 }
 
 SlotReading ShimLink::read_slot_of(const ProcessId& process, const ShimSlot& slot, Time now) {
@@ -155,6 +192,7 @@ std::string ShimLink::note(const ProcessId& process) const {
       bounds != bounds_.end() && !bounds->second.reason().empty())
     return "not believed: " + std::string(bounds->second.reason());
   if (caps_.is_doubted(process)) return "its server works and it says that it launches nothing";
+  if (std::string narrow = spatial_.note(process); !narrow.empty()) return narrow;
   const ShimSlot* const slot = host_->find(process);
   return slot == nullptr ? std::string() : std::string(why_not_on_gpu(*slot));
 }
@@ -205,6 +243,7 @@ void ShimLink::hold(const ProcessHold& hold) {
 // But it can open that gate itself, so one that a user freezes, or that is not believed, is frozen
 // here as well.
 bool ShimLink::takes_freeze(const ProcessId& process, FreezeReason reason) {
+  if (reason != FreezeReason::kNone) halted_.insert(process);
   if (reason == FreezeReason::kNone || !is_gated(process)) return false;
   if (reason == FreezeReason::kCap) return true;
   const ShimSlot& slot = *host_->find(process);

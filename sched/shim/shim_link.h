@@ -82,6 +82,7 @@ class ShimLink final : public ShimProcesses {
       : tenants_(tenants), processes_(processes), region_(region) {}
   ShimRequest decide(const ProcessId& process, uid_t uid);
   uint32_t tenant_of(const ProcessId& process);
+  LeastPartition least_of(const ProcessId& process, uint32_t tenant) const;
   SlotReading read_slot_of(const ProcessId& process, const ShimSlot& slot, Time now);
   void await_turns(Time now);
   Time enforce_caps(Time now);
@@ -108,6 +109,13 @@ class ShimLink final : public ShimProcesses {
   uint32_t features_ = 0;                // ShimFeature, that GPUs shared by time ask for
   Spatial spatial_{{}};
   std::map<ProcessId, ProcessIdentity> identities_;  // of those with a slot
+  // Of those with a slot, as they were when they came.
+  struct Came {
+    LeastPartition shown{};  // their partition, where that is shown to them
+    std::string program;     // the name of their command
+  };
+  std::map<ProcessId, Came> came_;
+  std::set<ProcessId> halted_;  // frozen by the last step's decisions, in whichever way
   std::unique_ptr<ShimHost> host_;
 };
 

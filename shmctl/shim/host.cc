@@ -134,8 +134,7 @@ Result<Fd> ShimHost::make_slot(const ProcessId& process, uid_t user, const ShimR
   slot.head.version = kShimVersion;
   slot.head.bytes = kShimSlotBytes;
   slot.head.features = request.features & kShimFeatures;
-  for (std::size_t i = 0; i < gpus; ++i)
-    add_gpu(slot, static_cast<uint32_t>(i), request.gpus[i].pci, request.gpus[i].groups);
+  for (std::size_t i = 0; i < gpus; ++i) add_gpu(slot, static_cast<uint32_t>(i), request.gpus[i]);
   if (request.mps_pipe.size() < sizeof slot.mps_pipe)
     request.mps_pipe.copy(slot.mps_pipe, sizeof slot.mps_pipe - 1);
   slot.beat_ns.store(ns(now_), std::memory_order_relaxed);
@@ -185,10 +184,11 @@ std::vector<ProcessId> ShimHost::processes() const {
   return all;
 }
 
-void ShimHost::add_gpu(ShimSlot& slot, uint32_t place, std::string_view pci, uint64_t groups) {
+void ShimHost::add_gpu(ShimSlot& slot, uint32_t place, const ShimRequest::Gpu& added) {
   ShimGpu& gpu = slot.gpus[place];
-  pci.copy(gpu.pci, sizeof gpu.pci - 1);
-  gpu.wanted.store(groups, std::memory_order_relaxed);
+  added.pci.copy(gpu.pci, sizeof gpu.pci - 1);
+  gpu.wanted.store(added.groups, std::memory_order_relaxed);
+  slot.sms_shown[place].store(added.sms_shown, std::memory_order_relaxed);
   slot.head.gpu_count.store(place + 1, std::memory_order_release);
 }
 

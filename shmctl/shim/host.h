@@ -34,6 +34,7 @@ struct ShimRequest {
   struct Gpu {
     std::string pci;      // "0000:3b:00.0"
     uint64_t groups = 0;  // ShimGpu::wanted
+    uint32_t sms_shown = 0;
   };
   std::vector<Gpu> gpus;       // at most kShimGpus
   std::string mps_pipe{};      // directory of the MPS server whose client it is to be; empty: none
@@ -79,7 +80,7 @@ class ShimHost {
   std::vector<ProcessId> processes() const;
 
   // Another GPU is shared with the process, at this place of ShimSlot::gpus, which is the next one.
-  static void add_gpu(ShimSlot& slot, uint32_t place, std::string_view pci, uint64_t groups);
+  static void add_gpu(ShimSlot& slot, uint32_t place, const ShimRequest::Gpu& added);
 
   // These have no effect if the gate is in that state already, but that a word is closed again that
   // somebody else has opened.
