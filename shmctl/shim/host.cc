@@ -26,9 +26,9 @@ constexpr Nanos kSweep = std::chrono::milliseconds(100);
 
 uint64_t ns(Time time) { return static_cast<uint64_t>(time.time_since_epoch().count()); }
 
-Result<> send_descriptors(const Fd& connection, const Fd& slot, int wake) {
+Result<> send_descriptors(const Fd& connection, const Fd& slot, int wake, int life) {
   DescriptorMessage message;
-  message.put(slot.get(), wake);
+  message.put(slot.get(), wake, life);
   if (::sendmsg(connection.get(), message.get(), MSG_NOSIGNAL | MSG_DONTWAIT) != 1)
     return errno_error("hand a process its slot");
   return {};
@@ -58,6 +58,11 @@ Result<std::unique_ptr<ShimHost>> ShimHost::listen(const std::string& path, Deci
 ShimHost::ShimHost(Fd socket, std::string path, Decide decide)
     : socket_(std::move(socket)), path_(std::move(path)), decide_(std::move(decide)) {
   now_ = MonotonicClock().now();
+  auto life = AgentLife::begin();
+  if (life)
+    life_ = std::move(*life);
+  else
+    log_warning("{}", life.error().message());
 }
 
 ShimHost::~ShimHost() {
@@ -99,7 +104,9 @@ Result<ShimHost::Welcome> ShimHost::welcome(const Fd& connection, Time now) {
                       std::to_string(process.pid));
   const auto descriptor = make_slot(process, peer.uid, request);
   if (!descriptor) return std::unexpected(descriptor.error());
-  if (auto sent = send_descriptors(connection, *descriptor, wakes_.add(process)); !sent)
+  if (auto sent = send_descriptors(connection, *descriptor, wakes_.add(process),
+                                   life_ == nullptr ? -1 : life_->fd());
+      !sent)
     return std::unexpected(sent.error());
   return Welcome::kHasSlot;
 }

@@ -20,6 +20,7 @@
 #include "shmctl/base/fd.h"
 #include "shmctl/base/process_id.h"
 #include "shmctl/base/user_budget.h"
+#include "shmctl/shim/life.h"
 #include "shmctl/shim/published.h"
 #include "shmctl/shim/slot.h"
 #include "shmctl/shim/wakes.h"
@@ -118,6 +119,7 @@ class ShimHost {
   Time next_sweep_{};
   UserBudget budget_{kBetweenSlots, kSlotBurst};
   Wakes wakes_;
+  std::unique_ptr<AgentLife> life_;  // null: there is none, and its beat must do
   std::map<ProcessId, std::unique_ptr<Mapping>> slots_;
 };
 
