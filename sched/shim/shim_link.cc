@@ -215,12 +215,17 @@ std::optional<SlotReading> ShimLink::look(const ProcessId& process) const {
 }
 
 Time ShimLink::hear(Time now) {
-  const bool is_due = std::ranges::any_of(host_->take_wakes(now), [this](const ProcessId& process) {
-    return spatial_.lends(process) || !holds_.contains(process);
-  });
-  if (!is_due) return Time::max();
+  bool is_due = false, concerns_turns = false;
+  Time next = Time::max();
+  for (const ProcessId& process : host_->take_wakes(now)) {
+    const bool is_of_turns = turns_.is_heard(process);
+    concerns_turns |= is_of_turns;
+    is_due |= spatial_.lends(process) || (!holds_.contains(process) && !is_of_turns);
+  }
+  if (concerns_turns) next = settle_turns(now);
+  if (!is_due) return next;
   if (woken_ <= now) woken_ = std::max(now, woken_ + kBetweenWakes);
-  return woken_;
+  return std::min(next, woken_);
 }
 
 bool ShimLink::has_unheard() const {
@@ -258,7 +263,8 @@ bool ShimLink::takes_freeze(const ProcessId& process, FreezeReason reason) {
 bool ShimLink::must_stand(const ProcessId& process) const {
   const auto hold = holds_.find(process);
   return (hold != holds_.end() && hold->second.is_gate_closed) || awaiting_.contains(process) ||
-         caps_.is_shut(process) || frozen_.contains(process) || spatial_.is_held(process);
+         caps_.is_shut(process) || turns_.is_shut(process) || frozen_.contains(process) ||
+         spatial_.is_held(process);
 }
 
 void ShimLink::settle_gate(const ProcessId& process, ShimSlot& slot) {
@@ -297,17 +303,81 @@ Time ShimLink::finish(Time now) {
   await_turns(now);
   const auto stays = [this](const ProcessId& process) {
     const auto hold = holds_.find(process);
-    return (hold != holds_.end() && hold->second.is_gate_closed) || awaiting_.contains(process) ||
-           frozen_.contains(process);
+    return turns_.is_shut(process) || (hold != holds_.end() && hold->second.is_gate_closed) ||
+           awaiting_.contains(process) || frozen_.contains(process);
   };
   const Time next = spatial_.finish(now, stays);
-  const Time caps = enforce_caps(now);
+  const Time caps = std::min(enforce_caps(now), take_turns(now));
   for (const ShimClient& client : spatial_.clients()) {
     settle_boundary(client.process, *client.slot);
     settle_gate(client.process, *client.slot);
   }
   stops_.clear();
   return std::min(next, caps);
+}
+
+// Only where launches in line wait on the GPU: the host's gate alone would let go on what is
+// queued.
+Time ShimLink::take_turns(Time now) {
+  sharing_.clear();
+  for (const ShimClient& client : spatial_.clients()) {
+    if (!is_gated(client.process) || !on_gpu_of(client)) continue;
+    const Tenant& tenant = *tenants_.at(client.tenant);
+    const ShimCaps::OnGpu on_gpu = *on_gpu_of(client);
+    ShimTurns::Client one{
+        .process = client.process,
+        .tenant = client.tenant,
+        .weight = tenant.settings.weight,
+        .priority = tenant.settings.priority,
+        .has_target = tenant.settings.slo != Micros{} ||
+                      (client.said.iterations && client.said.iterations->slo_us != 0),
+        .runs_on = std::min(on_gpu.launch, ShimCaps::kLongestLaunch) / 2};
+    look_at_work(now, one);
+    for (const uint32_t gpu : client.gpus) {
+      if (std::ranges::find(gpus_, gpu) == gpus_.end()) continue;
+      const TenantPartition has = spatial_.partition(client.tenant, gpu);
+      one.gpu = gpu;
+      one.set = has.entitled == 0 ? UINT32_MAX : has.partition;
+      sharing_.push_back(one);
+    }
+  }
+  std::erase_if(work_, [&](const auto& entry) { return host_->find(entry.first) == nullptr; });
+  const Time next = turns_.step(now, sharing_);
+  for (const ShimTurns::Client& one : sharing_)
+    host_->find(one.process)
+        ->credit.tells.store(turns_.is_heard(one.process) ? 1 : 0, std::memory_order_relaxed);
+  return next;
+}
+
+// By its own word. What it has in line counts while the GPU gets on with it, or somebody waits.
+void ShimLink::look_at_work(Time now, ShimTurns::Client& client) {
+  const ShimSlot* const slot = host_->find(client.process);
+  if (slot == nullptr) return;
+  const ShimCredit& credit = slot->credit;
+  const uint32_t reached = credit.reached.load(std::memory_order_relaxed);
+  const uint64_t launches = launches_of(*slot);
+  const auto [at, is_new] = work_.try_emplace(client.process);
+  Work& work = at->second;
+  const bool was_shut = turns_.is_shut(client.process);
+  if (is_new || was_shut || work.launches != launches || work.reached != reached) work.since = now;
+  work.launches = launches;
+  work.reached = reached;
+  const bool is_in_line = credit.issued.load(std::memory_order_relaxed) != reached;
+  const bool waits = slot->waits.load(std::memory_order_relaxed) > 0 && launches > 0;
+  const bool stands = slot->waiting.load(std::memory_order_relaxed) > 0;
+  const bool was_lately = now - work.since < kUnsaid + 2 * client.runs_on;
+  client.is_at_work = stands || waits || (is_in_line && was_lately);
+  client.is_busy = client.is_at_work || was_lately;
+}
+
+// Between two steps, because a process has begun or ended its work. What else the last step has
+// found stays.
+Time ShimLink::settle_turns(Time now) {
+  std::erase_if(sharing_, [&](const auto& one) { return host_->find(one.process) == nullptr; });
+  for (ShimTurns::Client& one : sharing_) look_at_work(now, one);
+  const Time next = turns_.step(now, sharing_);
+  for (const ShimTurns::Client& one : sharing_) settle_gate(one.process, *host_->find(one.process));
+  return next;
 }
 
 // A client whose context nobody has seen yet may be on any of them.

@@ -27,9 +27,10 @@ inline constexpr std::size_t kShimLifeBytes = 4096;
 inline constexpr uint64_t kShimLifeMagic = 0x314546494C535047;  // "GPSLIFE1", little endian
 
 struct ShimLife {
-  alignas(64) std::atomic<uint32_t> owner;  // the mutex's first word: a thread, and what became of it
-  unsigned char mutex[60];                  // what the C library keeps besides
-  std::atomic<uint64_t> magic;              // kShimLifeMagic once the mutex is held
+  alignas(
+      64) std::atomic<uint32_t> owner;  // the mutex's first word: a thread, and what became of it
+  unsigned char mutex[60];              // what the C library keeps besides
+  std::atomic<uint64_t> magic;          // kShimLifeMagic once the mutex is held
 };
 
 // Whether the agent that made the page has died, or has let go of it. False for a page that says

@@ -141,6 +141,9 @@ struct alignas(64) ShimCredit {
   // Written by the agent: so much work at most is in line on the GPU and not begun, beyond one
   // launch of each stream; further launches wait on the host. 0: as much as the program likes.
   std::atomic<uint32_t> most_ahead_us;
+  // Written by the agent: not 0: the process wakes it when work comes after a rest, and when the
+  // host has seen that all of it has run, because others give way to it meanwhile.
+  std::atomic<uint32_t> tells;
   // Written by the shim.
   alignas(64) std::atomic<uint32_t> issued;  // the number of the last wait that was put in line
   std::atomic<ShimHeld> held;
