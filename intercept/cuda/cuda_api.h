@@ -69,6 +69,7 @@ enum CUresult : unsigned {
   CUDA_ERROR_ILLEGAL_INSTRUCTION = 715,
   CUDA_ERROR_MISALIGNED_ADDRESS = 716,
   CUDA_ERROR_LAUNCH_FAILED = 719,
+  CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE = 720,
   CUDA_ERROR_NOT_PERMITTED = 800,
   CUDA_ERROR_NOT_SUPPORTED = 801,
   CUDA_ERROR_SYSTEM_NOT_READY = 802,
@@ -274,6 +275,7 @@ struct CUctxCreateParams {
 };
 
 using CUhostFn = void (*)(void* userData);
+using CUoccupancyB2DSize = size_t (*)(int blockSize);
 
 // --- graphs
 

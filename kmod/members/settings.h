@@ -32,6 +32,7 @@
 enum gs_priority { GS_PRIORITY_IDLE, GS_PRIORITY_NORMAL, GS_PRIORITY_HIGH };
 enum gs_phase { GS_PHASE_AUTO, GS_PHASE_PREFILL, GS_PHASE_DECODE, GS_PHASE_NONE };
 enum gs_gang { GS_GANG_AUTO, GS_GANG_TRUE, GS_GANG_FALSE };
+enum gs_sm_shown { GS_SM_SHOWN_FALSE, GS_SM_SHOWN_TRUE };
 
 /**
  * struct gs_settings - The settings of one tenant.
@@ -45,6 +46,8 @@ enum gs_gang { GS_GANG_AUTO, GS_GANG_TRUE, GS_GANG_FALSE };
  * @iterations: What one of its jobs makes in all, 0 if it is unknown.
  * @phase: What its iterations are said to be.
  * @gang: Whether its processes on several GPUs run there at the same time.
+ * @sm_min: Its smallest part of a GPU's multiprocessors, in percent, 0 for none.
+ * @sm_shown: Whether its programs are shown their part instead of the GPU's.
  * @memory_max: Its bytes of video memory on each GPU, GS_MEMORY_NONE for no limit.
  */
 struct gs_settings {
@@ -58,6 +61,8 @@ struct gs_settings {
 	__u64 iterations;
 	enum gs_phase phase;
 	enum gs_gang gang;
+	__u32 sm_min;
+	enum gs_sm_shown sm_shown;
 	__u64 memory_max;
 };
 
@@ -73,6 +78,8 @@ static inline void gs_settings_init(struct gs_settings *settings)
 	settings->iterations = GPUSHARE_ITERATIONS_DEFAULT;
 	settings->phase = (enum gs_phase)GPUSHARE_PHASE_DEFAULT;
 	settings->gang = (enum gs_gang)GPUSHARE_GANG_DEFAULT;
+	settings->sm_min = GPUSHARE_SM_MIN_DEFAULT;
+	settings->sm_shown = (enum gs_sm_shown)GPUSHARE_SM_SHOWN_DEFAULT;
 	settings->memory_max = GS_MEMORY_NONE;
 }
 
@@ -165,6 +172,12 @@ static inline int gs_parse_sm_percent(struct gs_settings *settings, const char *
 			       &settings->sm_percent);
 }
 
+static inline int gs_parse_sm_min(struct gs_settings *settings, const char *text, size_t len)
+{
+	return gs_parse_ranged(text, len, GPUSHARE_SM_MIN_MIN, GPUSHARE_SM_MIN_MAX,
+			       &settings->sm_min);
+}
+
 /*
  * It takes "max", or "QUOTA PERIOD" in us. As with cgroup v2's cpu.max, "QUOTA" and "max PERIOD"
  * are allowed too, and a period that is not named keeps its value.
@@ -249,6 +262,22 @@ static inline int gs_parse_gang(struct gs_settings *settings, const char *text, 
 
 	if (value >= 0)
 		settings->gang = (enum gs_gang)value;
+	return value < 0 ? value : 0;
+}
+
+static const char *const gs_sm_shown_names[] = GPUSHARE_SM_SHOWN_NAMES; /* by value */
+
+static inline const char *gs_sm_shown_name(enum gs_sm_shown sm_shown)
+{
+	return gs_sm_shown_names[sm_shown];
+}
+
+static inline int gs_parse_sm_shown(struct gs_settings *settings, const char *text, size_t len)
+{
+	int value = gs_parse_name(gs_sm_shown_names, GS_SM_SHOWN_TRUE + 1, text, len);
+
+	if (value >= 0)
+		settings->sm_shown = (enum gs_sm_shown)value;
 	return value < 0 ? value : 0;
 }
 

@@ -85,6 +85,8 @@ GS_SHOW(length_us, "%llu", view->figures.settings.length_us)
 GS_SHOW(iterations, "%llu", view->figures.settings.iterations)
 GS_SHOW(phase, "%s", gs_phase_name(view->figures.settings.phase))
 GS_SHOW(gang, "%s", gs_gang_name(view->figures.settings.gang))
+GS_SHOW(sm_min, "%u", view->figures.settings.sm_min)
+GS_SHOW(sm_shown, "%s", gs_sm_shown_name(view->figures.settings.sm_shown))
 GS_SHOW(match_cgroup, "%s", view->figures.match_cgroup)
 
 static ssize_t gs_show_max(const struct gs_tenant_view *view, char *buf)

@@ -19,7 +19,7 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-#define GPUSHARE_UAPI_VERSION 3
+#define GPUSHARE_UAPI_VERSION 4
 #define GPUSHARE_DEVICE_PATH "/dev/gpushare"
 #define GPUSHARE_SYSFS_PATH "/sys/kernel/gpushare"
 
@@ -200,6 +200,8 @@ enum gpushare_setting {
 	GPUSHARE_SETTING_PHASE = 17,
 	GPUSHARE_SETTING_GANG = 18,
 	GPUSHARE_SETTING_GPU_MAX = 19,
+	GPUSHARE_SETTING_SM_MIN = 20,
+	GPUSHARE_SETTING_SM_SHOWN = 21,
 };
 
 struct gpushare_event_opened {

@@ -27,6 +27,10 @@
 #define GPUSHARE_SM_PERCENT_MIN 1
 #define GPUSHARE_SM_PERCENT_MAX 100
 
+#define GPUSHARE_SM_MIN_MIN 0 /* 0 means that none is asked for */
+#define GPUSHARE_SM_MIN_MAX 100
+#define GPUSHARE_SM_MIN_DEFAULT 0
+
 #define GPUSHARE_SLO_US_MIN 0 /* 0 means no target */
 #define GPUSHARE_SLO_US_MAX 1000000000
 #define GPUSHARE_SLO_US_DEFAULT 0
@@ -59,6 +63,10 @@
 /* Names of whether a tenant is a gang, in the same way. */
 #define GPUSHARE_GANG_NAMES { "auto", "true", "false" }
 #define GPUSHARE_GANG_DEFAULT 0
+
+/* Names of whether programs are shown their partition, in the same way. */
+#define GPUSHARE_SM_SHOWN_NAMES { "false", "true" }
+#define GPUSHARE_SM_SHOWN_DEFAULT 0
 
 #define GPUSHARE_TEXT_OF(token) #token
 #define GPUSHARE_TEXT(macro) GPUSHARE_TEXT_OF(macro)
@@ -106,7 +114,12 @@
 	ROW(phase, PHASE, "PHASE", "auto, prefill, decode or none", "auto",                        \
 	    "what it does of a language model's work; auto is what each program shows")            \
 	ROW(gang, GANG, "BOOL", "auto, true or false", "auto",                                     \
-	    "its processes run on several GPUs in the same instants; auto is as [agent] gangs says")
+	    "its processes run on several GPUs in the same instants; auto is as [agent] gangs says")   \
+	ROW(sm_min, SM_MIN, "N", GPUSHARE_RANGE_TEXT(GPUSHARE_SM_MIN_MIN, GPUSHARE_SM_MIN_MAX),    \
+	    GPUSHARE_TEXT(GPUSHARE_SM_MIN_DEFAULT),                                                \
+	    "its smallest part of the SMs of a GPU that is shared spatially, in percent")          \
+	ROW(sm_shown, SM_SHOWN, "BOOL", "true or false", "false",                                  \
+	    "its programs are shown the SMs of their partition instead of the GPU's")
 /* clang-format on */
 
 #endif /* GPUSHARE_UAPI_SETTINGS_H */

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "sched/policy/command_signature.h"
 #include "sched/step/views.h"
 #include "sched/tenants/identity.h"
 #include "shmctl/base/log.h"
@@ -85,7 +86,7 @@ void ShimLink::set_gpus(std::span<const GpuInfo> gpus, const Config& config) {
   const bool are_still_there = spatial_.set_gpus(spatial);
   for (const ProcessId& process : host_->processes()) {
     ShimSlot& slot = *host_->find(process);
-    if (are_still_there) spatial_.extend(slot, tenant_of(process));
+    if (are_still_there) spatial_.extend(slot, tenant_of(process), came_[process].shown);
     // Whose slot does not fit any more is nobody's to let in.
     if (!are_still_there || !spatial_.fits(slot)) ShimHost::open_gate(slot);
   }
@@ -99,7 +100,11 @@ ShimRequest ShimLink::decide(const ProcessId& process, uid_t uid) {
   const uint32_t tenant = tenant_of(process);
   holds_.erase(process);  // it gets a new slot
   awaiting_.erase(process);
-  ShimRequest wish = spatial_.wish(tenant, tenants_.at(tenant)->settings);
+  const TenantSettings& settings = tenants_.at(tenant)->settings;
+  ShimRequest wish = spatial_.wish(tenant, settings);
+  came_[process] = {
+      .shown = (wish.features & kShimShown) != 0 ? shown_partition(settings) : LeastPartition{},
+      .program = command_signature(identities_[process].command_line, uid)};
   if (wish.features != 0 && mps_ != nullptr) wish.mps_pipe = mps_->pipe_for(process);
   wish.features |= features_;
   if (takes_turns_ && (wish.features & kShimGate) != 0) {
@@ -127,16 +132,48 @@ void ShimLink::read(Time now, const Registry& registry) {
     client.slot = slot;
     client.command_line = identities_[process].command_line;
     client.said = read_slot_of(process, *slot, now);
+    client.least = least_of(process, client.tenant);
+    client.program = came_[process].program;
+    client.is_halted = halted_.contains(process);
     const Process* known = registry.find(process.pid);
     if (known == nullptr || known->id != process) continue;
     for (const Holder& holder : known->holders) client.gpus.push_back(holder.gpu);
   }
   std::erase_if(identities_,
                 [&](const auto& entry) { return host_->find(entry.first) == nullptr; });
+  std::erase_if(came_, [&](const auto& entry) { return host_->find(entry.first) == nullptr; });
   std::erase_if(bounds_, [&](const auto& entry) { return host_->find(entry.first) == nullptr; });
   std::erase_if(holds_, [&](const auto& entry) { return host_->find(entry.first) == nullptr; });
   std::erase_if(awaiting_, [&](const auto& entry) { return host_->find(entry.first) == nullptr; });
+  halted_.clear();
   spatial_.read(now, std::move(clients));
+  for (const Widening::Found& found : spatial_.found_narrow()) {
+    const std::string& command = identities_[found.process].command_line;
+    if (found.is_stuck)
+      log_warning(
+          "process {} ({}): a kernel has not ended for {} s. Its blocks need {} SMs at once, and "
+          "its "
+          "partition has {}: if they wait for each other, it never ends, and the program must be "
+          "started again. Its command has at least {} SMs from now on",
+          found.process.pid, command,
+          std::chrono::duration_cast<std::chrono::seconds>(Widening::kPatience).count(), found.sms,
+          found.has_sms, found.sms);
+    else
+      log_info(
+          "process {} ({}): a kernel needs {} SMs at once. Its command has at least as many from "
+          "now on",
+          found.process.pid, command, found.sms);
+  }
+}
+
+// What a program was shown when it came holds for as long as it runs.
+LeastPartition ShimLink::least_of(const ProcessId& process, uint32_t tenant) const {
+  LeastPartition least{.percent = tenants_.at(tenant)->settings.sm_min};
+  if (const auto came = came_.find(process); came != came_.end()) {
+    least.percent = std::max(least.percent, came->second.shown.percent);
+    least.as_share = came->second.shown.as_share;
+  }
+  return least;
 }
 
 SlotReading ShimLink::read_slot_of(const ProcessId& process, const ShimSlot& slot, Time now) {
@@ -155,6 +192,7 @@ std::string ShimLink::note(const ProcessId& process) const {
       bounds != bounds_.end() && !bounds->second.reason().empty())
     return "not believed: " + std::string(bounds->second.reason());
   if (caps_.is_doubted(process)) return "its server works and it says that it launches nothing";
+  if (std::string narrow = spatial_.note(process); !narrow.empty()) return narrow;
   const ShimSlot* const slot = host_->find(process);
   return slot == nullptr ? std::string() : std::string(why_not_on_gpu(*slot));
 }
@@ -177,12 +215,17 @@ std::optional<SlotReading> ShimLink::look(const ProcessId& process) const {
 }
 
 Time ShimLink::hear(Time now) {
-  const bool is_due = std::ranges::any_of(host_->take_wakes(now), [this](const ProcessId& process) {
-    return spatial_.lends(process) || !holds_.contains(process);
-  });
-  if (!is_due) return Time::max();
+  bool is_due = false, concerns_turns = false;
+  Time next = Time::max();
+  for (const ProcessId& process : host_->take_wakes(now)) {
+    const bool is_of_turns = turns_.is_heard(process);
+    concerns_turns |= is_of_turns;
+    is_due |= spatial_.lends(process) || (!holds_.contains(process) && !is_of_turns);
+  }
+  if (concerns_turns) next = settle_turns(now);
+  if (!is_due) return next;
   if (woken_ <= now) woken_ = std::max(now, woken_ + kBetweenWakes);
-  return woken_;
+  return std::min(next, woken_);
 }
 
 bool ShimLink::has_unheard() const {
@@ -205,6 +248,7 @@ void ShimLink::hold(const ProcessHold& hold) {
 // But it can open that gate itself, so one that a user freezes, or that is not believed, is frozen
 // here as well.
 bool ShimLink::takes_freeze(const ProcessId& process, FreezeReason reason) {
+  if (reason != FreezeReason::kNone) halted_.insert(process);
   if (reason == FreezeReason::kNone || !is_gated(process)) return false;
   if (reason == FreezeReason::kCap) return true;
   const ShimSlot& slot = *host_->find(process);
@@ -219,7 +263,8 @@ bool ShimLink::takes_freeze(const ProcessId& process, FreezeReason reason) {
 bool ShimLink::must_stand(const ProcessId& process) const {
   const auto hold = holds_.find(process);
   return (hold != holds_.end() && hold->second.is_gate_closed) || awaiting_.contains(process) ||
-         caps_.is_shut(process) || frozen_.contains(process) || spatial_.is_held(process);
+         caps_.is_shut(process) || turns_.is_shut(process) || frozen_.contains(process) ||
+         spatial_.is_held(process);
 }
 
 void ShimLink::settle_gate(const ProcessId& process, ShimSlot& slot) {
@@ -258,17 +303,81 @@ Time ShimLink::finish(Time now) {
   await_turns(now);
   const auto stays = [this](const ProcessId& process) {
     const auto hold = holds_.find(process);
-    return (hold != holds_.end() && hold->second.is_gate_closed) || awaiting_.contains(process) ||
-           frozen_.contains(process);
+    return turns_.is_shut(process) || (hold != holds_.end() && hold->second.is_gate_closed) ||
+           awaiting_.contains(process) || frozen_.contains(process);
   };
   const Time next = spatial_.finish(now, stays);
-  const Time caps = enforce_caps(now);
+  const Time caps = std::min(enforce_caps(now), take_turns(now));
   for (const ShimClient& client : spatial_.clients()) {
     settle_boundary(client.process, *client.slot);
     settle_gate(client.process, *client.slot);
   }
   stops_.clear();
   return std::min(next, caps);
+}
+
+// Only where launches in line wait on the GPU: the host's gate alone would let go on what is
+// queued.
+Time ShimLink::take_turns(Time now) {
+  sharing_.clear();
+  for (const ShimClient& client : spatial_.clients()) {
+    if (!is_gated(client.process) || !on_gpu_of(client)) continue;
+    const Tenant& tenant = *tenants_.at(client.tenant);
+    const ShimCaps::OnGpu on_gpu = *on_gpu_of(client);
+    ShimTurns::Client one{
+        .process = client.process,
+        .tenant = client.tenant,
+        .weight = tenant.settings.weight,
+        .priority = tenant.settings.priority,
+        .has_target = tenant.settings.slo != Micros{} ||
+                      (client.said.iterations && client.said.iterations->slo_us != 0),
+        .runs_on = std::min(on_gpu.launch, ShimCaps::kLongestLaunch) / 2};
+    look_at_work(now, one);
+    for (const uint32_t gpu : client.gpus) {
+      if (std::ranges::find(gpus_, gpu) == gpus_.end()) continue;
+      const TenantPartition has = spatial_.partition(client.tenant, gpu);
+      one.gpu = gpu;
+      one.set = has.entitled == 0 ? UINT32_MAX : has.partition;
+      sharing_.push_back(one);
+    }
+  }
+  std::erase_if(work_, [&](const auto& entry) { return host_->find(entry.first) == nullptr; });
+  const Time next = turns_.step(now, sharing_);
+  for (const ShimTurns::Client& one : sharing_)
+    host_->find(one.process)
+        ->credit.tells.store(turns_.is_heard(one.process) ? 1 : 0, std::memory_order_relaxed);
+  return next;
+}
+
+// By its own word. What it has in line counts while the GPU gets on with it, or somebody waits.
+void ShimLink::look_at_work(Time now, ShimTurns::Client& client) {
+  const ShimSlot* const slot = host_->find(client.process);
+  if (slot == nullptr) return;
+  const ShimCredit& credit = slot->credit;
+  const uint32_t reached = credit.reached.load(std::memory_order_relaxed);
+  const uint64_t launches = launches_of(*slot);
+  const auto [at, is_new] = work_.try_emplace(client.process);
+  Work& work = at->second;
+  const bool was_shut = turns_.is_shut(client.process);
+  if (is_new || was_shut || work.launches != launches || work.reached != reached) work.since = now;
+  work.launches = launches;
+  work.reached = reached;
+  const bool is_in_line = credit.issued.load(std::memory_order_relaxed) != reached;
+  const bool waits = slot->waits.load(std::memory_order_relaxed) > 0 && launches > 0;
+  const bool stands = slot->waiting.load(std::memory_order_relaxed) > 0;
+  const bool was_lately = now - work.since < kUnsaid + 2 * client.runs_on;
+  client.is_at_work = stands || waits || (is_in_line && was_lately);
+  client.is_busy = client.is_at_work || was_lately;
+}
+
+// Between two steps, because a process has begun or ended its work. What else the last step has
+// found stays.
+Time ShimLink::settle_turns(Time now) {
+  std::erase_if(sharing_, [&](const auto& one) { return host_->find(one.process) == nullptr; });
+  for (ShimTurns::Client& one : sharing_) look_at_work(now, one);
+  const Time next = turns_.step(now, sharing_);
+  for (const ShimTurns::Client& one : sharing_) settle_gate(one.process, *host_->find(one.process));
+  return next;
 }
 
 // A client whose context nobody has seen yet may be on any of them.

@@ -15,6 +15,7 @@
 
 #include "sched/mps/link.h"
 #include "sched/shim/shim_caps.h"
+#include "sched/shim/shim_turns.h"
 #include "sched/spatial/slot_bounds.h"
 #include "sched/spatial/spatial.h"
 #include "sched/step/surroundings.h"
@@ -39,8 +40,9 @@ class ShimLink final : public ShimProcesses {
   int serve() { return host_->serve(); }
   // Readable when a process has woken us: hear() is due, then a look at the turns.
   int wake_fd() const { return host_->wake_fd(); }
-  // Returns when a step is due, because a process wants back what its tenant has lent, or has come
-  // to where the plan stops it; Time::max(): none is. However often processes wake us, these are
+  // Lets neighbours of a process that has begun or ended its work stand or go on. Returns when a
+  // step is due, because a process wants back what its tenant has lent, or has come to where the
+  // plan stops it; Time::max(): none is. However often processes wake us, these are
   // kBetweenWakes apart.
   Time hear(Time now);
 
@@ -77,14 +79,21 @@ class ShimLink final : public ShimProcesses {
   // A program that stands at its gate and is seen on no GPU that takes turns goes in after so long.
   static constexpr Nanos kLongestWait = std::chrono::milliseconds(500);
   static constexpr Nanos kBetweenWakes = std::chrono::milliseconds(2);
+  // One whose GPU has not got on for so long, and that nobody waits for, is at rest: what it has
+  // run may go unsaid.
+  static constexpr Nanos kUnsaid = std::chrono::milliseconds(20);
 
   ShimLink(const Tenants& tenants, const ProcReader& processes, Region& region)
       : tenants_(tenants), processes_(processes), region_(region) {}
   ShimRequest decide(const ProcessId& process, uid_t uid);
   uint32_t tenant_of(const ProcessId& process);
+  LeastPartition least_of(const ProcessId& process, uint32_t tenant) const;
   SlotReading read_slot_of(const ProcessId& process, const ShimSlot& slot, Time now);
   void await_turns(Time now);
   Time enforce_caps(Time now);
+  Time take_turns(Time now);
+  void look_at_work(Time now, ShimTurns::Client& client);
+  Time settle_turns(Time now);
   bool must_stand(const ProcessId& process) const;
   void settle_gate(const ProcessId& process, ShimSlot& slot);
   void settle_boundary(const ProcessId& process, ShimSlot& slot);
@@ -94,6 +103,15 @@ class ShimLink final : public ShimProcesses {
   Region& region_;
   MpsLink* mps_ = nullptr;
   ShimCaps caps_;
+  ShimTurns turns_;
+  // Those that share SMs with others, as of the last step, and what was last seen of each.
+  std::vector<ShimTurns::Client> sharing_;
+  struct Work {
+    uint64_t launches = 0;
+    uint32_t reached = 0;
+    Time since{};  // they are so
+  };
+  std::map<ProcessId, Work> work_;
   std::array<Nanos, kMaxGpus> server_use_{};  // of MPS servers, since the last finish()
   std::map<ProcessId, SlotBounds> bounds_;    // of those with a slot
   // How turns hold processes, and those that have come and that no turn is known for, by when they
@@ -108,6 +126,13 @@ class ShimLink final : public ShimProcesses {
   uint32_t features_ = 0;                // ShimFeature, that GPUs shared by time ask for
   Spatial spatial_{{}};
   std::map<ProcessId, ProcessIdentity> identities_;  // of those with a slot
+  // Of those with a slot, as they were when they came.
+  struct Came {
+    LeastPartition shown{};  // their partition, where that is shown to them
+    std::string program;     // the name of their command
+  };
+  std::map<ProcessId, Came> came_;
+  std::set<ProcessId> halted_;  // frozen by the last step's decisions, in whichever way
   std::unique_ptr<ShimHost> host_;
 };
 

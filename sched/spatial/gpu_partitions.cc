@@ -41,6 +41,14 @@ bool GpuPartitions::concerns(const ShimClient& client) const {
   return client.gpus.empty() || std::ranges::find(client.gpus, gpu_.index) != client.gpus.end();
 }
 
+uint32_t GpuPartitions::sms_of(const ShimSlot& slot) const {
+  const auto sms_in = [&](const std::atomic<uint64_t>& word) {
+    return geometry_.sms_of(groups_of(word.load(std::memory_order_relaxed), geometry_));
+  };
+  const ShimGpu& own = slot.gpus[place_];
+  return std::min(sms_in(own.applied), sms_in(own.wanted));
+}
+
 // Which of two reasons to show: what passes by itself comes last.
 ShimFollows graver(ShimFollows one, ShimFollows other) {
   const auto rank = [](ShimFollows reason) {
@@ -102,14 +110,16 @@ void GpuPartitions::read(Time now, std::span<const ShimClient> clients) {
   });
 }
 
-// A partition is idle when all of its tenants are.
+// A partition is idle when all of its tenants are, and none is smaller than a process in it needs.
 std::vector<PlannedSet> GpuPartitions::present(Time now, std::span<const PlannedPartition> planned,
                                                std::span<const ShimClient> clients) {
-  std::map<uint32_t, Time> launched;  // by tenant, the last one
+  std::map<uint32_t, Time> launched;   // by tenant, the last one
+  std::map<uint32_t, uint32_t> least;  // by tenant, groups
   for (const ShimClient& client : clients) {
     if (!concerns(client)) continue;
     Time& last = launched[client.tenant];
     last = std::max(last, client.last_launch);
+    least[client.tenant] = std::max(least[client.tenant], groups_of_least(client.least, geometry_));
   }
   std::vector<PlannedSet> sets;
   lenders_.clear();
@@ -122,12 +132,14 @@ std::vector<PlannedSet> GpuPartitions::present(Time now, std::span<const Planned
       const auto last = launched.find(tenant);
       if (last == launched.end()) continue;
       set.tenants.push_back(tenant);
+      set.least = std::max(set.least, least[tenant]);
       set.is_idle = set.is_idle && now - last->second >= partition.idle_after;
     }
     if (set.is_idle && partition.is_returned_at_once)
       lenders_.insert(set.tenants.begin(), set.tenants.end());
     if (!set.tenants.empty()) sets.push_back(std::move(set));
   }
+  share_what_does_not_fit(sets, geometry_.groups);
   return sets;
 }
 

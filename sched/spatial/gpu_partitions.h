@@ -24,6 +24,7 @@
 #include "intercept/gpu.h"
 #include "sched/policy/policy.h"
 #include "sched/spatial/exchange.h"
+#include "sched/spatial/least_partition.h"
 #include "sched/spatial/slot_reading.h"
 #include "sched/spatial/sm_neighbours.h"
 #include "sched/spatial/sm_sets.h"
@@ -39,6 +40,9 @@ struct ShimClient {
   ShimSlot* slot = nullptr;         // valid until the end of the step
   std::string_view command_line{};  // the same; empty: unknown
   SlotReading said{};               // what it says, read once for the step
+  LeastPartition least{};           // it runs in no smaller one; Spatial adds what it needs
+  std::string_view program{};       // the name of its command (command_signature.h)
+  bool is_halted = false;           // it is frozen or stopped, whatever its gate is
   // Set by Spatial.
   // When it came, when it was last seen to launch or to wait, and when it was last at work: that
   // is it, too, while launches that are in line have not begun (has_work_in_line).
@@ -72,6 +76,9 @@ class GpuPartitions {
 
   const GpuInfo& gpu() const { return gpu_; }
   const SmGeometry& geometry() const { return geometry_; }
+  // The SMs that a process has in its partition, by its own word and by what it was told: the
+  // fewer.
+  uint32_t sms_of(const ShimSlot& slot) const;
   // Whether its partitions concern the process: it is on this GPU, or on none that is known yet.
   bool concerns(const ShimClient& client) const;
 

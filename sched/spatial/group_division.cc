@@ -8,11 +8,16 @@ namespace gpushare {
 
 std::vector<uint32_t> divide_in_proportion(uint32_t total, std::span<const uint32_t> demands,
                                            uint32_t least) {
+  return divide_in_proportion(total, demands, std::vector<uint32_t>(demands.size(), least));
+}
+
+std::vector<uint32_t> divide_in_proportion(uint32_t total, std::span<const uint32_t> demands,
+                                           std::span<const uint32_t> least) {
   std::vector<uint32_t> shares(demands.size(), 0);
   uint32_t left = total;
-  for (uint32_t& share : shares) {
-    share = std::min(least, left);
-    left -= share;
+  for (size_t i = 0; i < shares.size(); ++i) {
+    shares[i] = std::min(least[i], left);
+    left -= shares[i];
   }
   // Each group goes to the demand that is furthest below its part: there are at most 64 groups.
   const uint64_t sum = std::accumulate(demands.begin(), demands.end(), uint64_t{0});

@@ -13,6 +13,9 @@ namespace gpushare {
 // demands. Of two that are alike the earlier one gets the next group.
 std::vector<uint32_t> divide_in_proportion(uint32_t total, std::span<const uint32_t> demands,
                                            uint32_t least);
+// The same with a least for each of them.
+std::vector<uint32_t> divide_in_proportion(uint32_t total, std::span<const uint32_t> demands,
+                                           std::span<const uint32_t> least);
 
 struct GroupDemand {
   uint32_t groups = 0;

@@ -12,32 +12,47 @@ namespace {
 
 SmGroups all_groups(uint32_t count) { return count >= 64 ? ~SmGroups{0} : bit_of(count) - 1; }
 
-// More planned than there is: in proportion, none below one group. `order` says which holders come
-// first when there are not even enough groups for that.
-std::vector<uint32_t> entitlements(std::span<const PlannedHolder> planned,
-                                   std::span<const size_t> order, uint32_t groups) {
-  std::vector<uint32_t> demands;
+// The groups below which none of `order` is to come, all together at most `groups`.
+std::vector<uint32_t> leasts(std::span<const PlannedHolder> planned, std::span<const size_t> order,
+                             uint32_t groups) {
+  std::vector<uint32_t> least;
   uint64_t sum = 0;
   for (const size_t i : order) {
-    demands.push_back(std::clamp(planned[i].groups, 1U, groups));
+    least.push_back(std::clamp(planned[i].least, 1U, groups));
+    sum += least.back();
+  }
+  if (sum > groups) std::ranges::fill(least, 1U);
+  return least;
+}
+
+// More planned than there is: in proportion, none below its least. `order` says which holders come
+// first when there are not even enough groups for that.
+std::vector<uint32_t> entitlements(std::span<const PlannedHolder> planned,
+                                   std::span<const size_t> order, std::span<const uint32_t> least,
+                                   uint32_t groups) {
+  std::vector<uint32_t> demands;
+  uint64_t sum = 0;
+  for (size_t i = 0; i < order.size(); ++i) {
+    demands.push_back(std::clamp(std::max(planned[order[i]].groups, least[i]), 1U, groups));
     sum += demands.back();
   }
-  if (sum > groups) demands = divide_in_proportion(groups, demands, 1);
+  if (sum > groups) demands = divide_in_proportion(groups, demands, least);
   std::vector<uint32_t> entitled(planned.size());
   for (size_t i = 0; i < order.size(); ++i) entitled[order[i]] = demands[i];
   return entitled;
 }
 
-// Idle holders keep one group; the rest goes, by what they are entitled to, to those who can
+// Idle holders keep their least; the rest goes, by what they are entitled to, to those who can
 // borrow.
 std::vector<uint32_t> lend(std::span<const PlannedHolder> planned,
-                           const std::vector<uint32_t>& entitled, uint32_t groups) {
+                           const std::vector<uint32_t>& entitled,
+                           const std::vector<uint32_t>& least, uint32_t groups) {
   std::vector<uint32_t> targets = entitled;
   std::vector<uint32_t> demands;
   std::vector<size_t> borrowers;
   uint32_t spare = groups;
   for (size_t i = 0; i < planned.size(); ++i) {
-    if (planned[i].is_idle) targets[i] = std::min(entitled[i], 1U);
+    if (planned[i].is_idle) targets[i] = std::min(entitled[i], least[i]);
     spare -= targets[i];
     if (planned[i].is_idle || !planned[i].can_borrow || entitled[i] == 0) continue;
     borrowers.push_back(i);
@@ -60,14 +75,18 @@ std::vector<HolderSize> SmPartition::plan(std::span<const PlannedHolder> planned
     for (size_t i = 0; i < planned.size(); ++i)
       if (!planned[i].is_leaving && (assigned(planned[i].holder) == 0) == is_new)
         order.push_back(i);
-  const std::vector<uint32_t> entitled = entitlements(planned, order, geometry_.groups);
-  const std::vector<uint32_t> targets = lend(planned, entitled, geometry_.groups);
+  const std::vector<uint32_t> ordered = leasts(planned, order, geometry_.groups);
+  std::vector<uint32_t> least(planned.size(), 1);
+  for (size_t i = 0; i < order.size(); ++i) least[order[i]] = ordered[i];
+  const std::vector<uint32_t> entitled = entitlements(planned, order, ordered, geometry_.groups);
+  const std::vector<uint32_t> targets = lend(planned, entitled, least, geometry_.groups);
   std::vector<Holder> holders;
   std::vector<HolderSize> sizes;
   for (size_t i = 0; i < planned.size(); ++i) {
     Holder* const known = find(planned[i].holder);
     Holder& holder = holders.emplace_back(known ? std::move(*known) : Holder{});
     holder.id = planned[i].holder;
+    holder.least = std::min(least[i], std::max(targets[i], 1U));
     holder.target =
         planned[i].is_leaving ? static_cast<uint32_t>(holder.groups.size()) : targets[i];
     sizes.push_back({holder.id, entitled[i], targets[i]});
@@ -90,7 +109,8 @@ std::vector<Assignment> SmPartition::take_assignments() {
     uint32_t most = 0;
     for (Holder& holder : holders_) {
       const auto has = static_cast<uint32_t>(holder.groups.size());
-      if (holder.is_asked || holder.target <= has) continue;
+      if (holder.is_asked || growth(holder, static_cast<uint32_t>(std::popcount(free))) == 0)
+        continue;
       const uint32_t lacks = has == 0 ? 1'000 : holder.target - has;
       if (lacks > most) {
         most = lacks;
@@ -98,13 +118,7 @@ std::vector<Assignment> SmPartition::take_assignments() {
       }
     }
     if (!neediest) break;
-    uint32_t starving = 0;  // others with nothing get one each before anybody gets a second
-    for (const Holder& holder : holders_)
-      starving += &holder != neediest && holder.groups.empty() && holder.target > 0;
-    const auto there = static_cast<uint32_t>(std::popcount(free));
-    const uint32_t most_now = there > starving ? there - starving : 1;
-    const auto has = static_cast<uint32_t>(neediest->groups.size());
-    grow(*neediest, std::min(neediest->target - has, most_now), free);
+    grow(*neediest, growth(*neediest, static_cast<uint32_t>(std::popcount(free))), free);
   }
   std::vector<Assignment> assignments;
   for (const uint32_t id : pending_) {
@@ -113,6 +127,20 @@ std::vector<Assignment> SmPartition::take_assignments() {
   }
   pending_.clear();
   return assignments;
+}
+
+// How many of so many free groups the holder gets now. Others with nothing get their least before
+// anybody gets more than that.
+uint32_t SmPartition::growth(const Holder& holder, uint32_t free) const {
+  const auto has = static_cast<uint32_t>(holder.groups.size());
+  if (holder.target <= has) return 0;
+  uint32_t starving = 0;
+  for (const Holder& other : holders_)
+    if (&other != &holder && other.groups.empty() && other.target > 0) starving += other.least;
+  const uint32_t must = has < holder.least ? holder.least - has : 1;
+  const uint32_t by =
+      std::min(holder.target - has, std::max(free - std::min(free, starving), must));
+  return by <= free ? by : 0;
 }
 
 bool SmPartition::has_most(const Holder& holder) const {

@@ -23,6 +23,7 @@ struct PlannedHolder {
   bool is_idle = false;     // it lends all but one group
   bool can_borrow = true;   // it takes what others lend and nobody planned
   bool is_leaving = false;  // it keeps what it has until remove(), and nothing else counts
+  uint32_t least = 1;       // groups: it is never told to use fewer, also while it lends
 
   bool operator==(const PlannedHolder&) const = default;
 };
@@ -52,7 +53,9 @@ struct Assignment {
 //   4. Every holder that fits has at least one group, also while it lends the others: it can always
 //      launch, and what it lent comes back in one round of assignments.
 //   5. Nothing moves but what must: a holder gives up what it got last, and never swaps.
-//   6. A last group that is larger than the others goes first to the holder that is to have most:
+//   6. A holder is told to use no fewer groups than its least: one that has fewer waits until as
+//      many are free at once.
+//   7. A last group that is larger than the others goes first to the holder that is to have most:
 //      for the others it would be too much.
 class SmPartition {
  public:
@@ -61,6 +64,7 @@ class SmPartition {
   // From now on; a holder is named once. Holders that are not named have ended: nothing of theirs
   // runs any more, and their groups are free. Plans that are too large together are scaled down,
   // none below one group; of more holders than groups the new ones get none, the last ones first.
+  // Where all leasts together are more than there is, one group is the least of all of them.
   // The order of `planned` breaks ties, and is that of the result; of those that leave the sizes
   // are 0.
   std::vector<HolderSize> plan(std::span<const PlannedHolder> planned);
@@ -82,6 +86,7 @@ class SmPartition {
   struct Holder {
     uint32_t id = 0;
     uint32_t target = 0;
+    uint32_t least = 1;
     bool is_asked = false;        // an assignment is on its way
     std::vector<uint8_t> groups;  // told; in the order in which it got them
     SmGroups in_use = 0;
@@ -92,6 +97,7 @@ class SmPartition {
   SmGroups free_groups() const;
   static SmGroups mask(const Holder& holder);
   bool has_most(const Holder& holder) const;
+  uint32_t growth(const Holder& holder, uint32_t free) const;
   void grow(Holder& holder, uint32_t by, SmGroups& free);
 
   const SmGeometry geometry_;

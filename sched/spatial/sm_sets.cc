@@ -20,7 +20,8 @@ std::map<uint32_t, SetSize> SmSets::plan(std::span<const PlannedSet> planned) {
     holders.push_back({.holder = sets[i],
                        .groups = planned[i].groups,
                        .is_idle = planned[i].is_idle,
-                       .can_borrow = planned[i].can_borrow});
+                       .can_borrow = planned[i].can_borrow,
+                       .least = planned[i].least});
   }
   for (const uint32_t set : sets_)
     if (std::ranges::find(sets, set) == sets.end() && is_inhabited(set))

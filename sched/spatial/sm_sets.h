@@ -24,6 +24,7 @@ struct PlannedSet {
   uint32_t groups = 1;            // at least 1
   bool is_idle = false;           // see PlannedHolder
   bool can_borrow = true;
+  uint32_t least = 1;  // see PlannedHolder
 
   bool operator==(const PlannedSet&) const = default;
 };

@@ -18,6 +18,12 @@ bool has_work_in_line(const ShimSlot& slot) {
              credit.reached.load(std::memory_order_relaxed);
 }
 
+// ShimSlot::sms_shown.
+uint32_t sms_shown(const LeastPartition& shown, const SmGeometry& geometry) {
+  if (shown == LeastPartition{}) return 0;
+  return geometry.sms_of_count(groups_of_least(shown, geometry));
+}
+
 }  // namespace
 
 Spatial::Spatial(std::span<const SpatialGpu> gpus) {
@@ -41,7 +47,9 @@ bool Spatial::set_gpus(std::span<const SpatialGpu> gpus) {
     if (still != gpus.end()) known.push_back(&*still);
   }
   if (known.size() < gpus_.size()) {
+    Widening kept = std::move(widening_);
     *this = Spatial(gpus);
+    widening_ = std::move(kept);
     return false;
   }
   for (const SpatialGpu& gpu : gpus)
@@ -67,8 +75,13 @@ ShimRequest Spatial::wish(uint32_t tenant, const TenantSettings& settings) const
   constexpr uint32_t kBounded = kShimPartitions | kShimCredit;
   if ((wish.features & kBounded) == kBounded) wish.most_ahead_us = kMostAheadUs;
   wish.is_closed = true;
+  const bool may_move = (wish.features & kShimPartitions) != 0;
+  const LeastPartition shown = may_move ? shown_partition(settings) : LeastPartition{};
+  if (shown != LeastPartition{}) wish.features |= kShimShown;
   for (const GpuPartitions& gpu : gpus_)
-    wish.gpus.push_back({.pci = gpu.gpu().pci, .groups = gpu.word(tenant)});
+    wish.gpus.push_back({.pci = gpu.gpu().pci,
+                         .groups = gpu.word(tenant),
+                         .sms_shown = sms_shown(shown, gpu.geometry())});
   return wish;
 }
 
@@ -82,13 +95,15 @@ bool Spatial::fits(const ShimSlot& slot, std::size_t count) const {
   return true;
 }
 
-void Spatial::extend(ShimSlot& slot, uint32_t tenant) const {
+void Spatial::extend(ShimSlot& slot, uint32_t tenant, const LeastPartition& shown) const {
   const std::size_t count = slot.head.gpu_count.load(std::memory_order_relaxed);
   if ((slot.head.features & kShimPartitions) == 0 || count > gpus_.size() || !fits(slot, count))
     return;
   for (std::size_t place = count; place < gpus_.size(); ++place)
-    ShimHost::add_gpu(slot, static_cast<uint32_t>(place), gpus_[place].gpu().pci,
-                      gpus_[place].word(tenant));
+    ShimHost::add_gpu(slot, static_cast<uint32_t>(place),
+                      {.pci = gpus_[place].gpu().pci,
+                       .groups = gpus_[place].word(tenant),
+                       .sms_shown = sms_shown(shown, gpus_[place].geometry())});
 }
 
 void Spatial::read(Time now, std::vector<ShimClient> clients) {
@@ -113,7 +128,39 @@ void Spatial::read(Time now, std::vector<ShimClient> clients) {
     client.last_launch = one.last_launch;
   }
   known_ = std::move(known);
+  widen(now);
   for (GpuPartitions& gpu : gpus_) gpu.read(now, clients_);
+}
+
+// What a process says that it needs counts only as far as its GPUs have it.
+void Spatial::widen(Time now) {
+  std::vector<Widening::Seen> seen;
+  for (const ShimClient& client : clients_) {
+    const ShimSlot& slot = *client.slot;
+    const bool is_held = (slot.gate.load(std::memory_order_relaxed) & 1) != 0 ||
+                         client.said.is_at_gate || client.said.at_boundary || client.is_halted;
+    Widening::Seen& one = seen.emplace_back();
+    one = {.process = client.process,
+           .program = client.program,
+           .launches = client.said.launches,
+           .waits = client.said.waits > 0 && !is_held};
+    for (std::size_t place = 0; place < gpus_.size(); ++place) {
+      if (!gpus_[place].concerns(client)) continue;
+      const auto of_gpu = [&](const std::atomic<uint32_t>& said) {
+        const uint32_t sms = said.load(std::memory_order_relaxed);
+        return sms <= gpus_[place].geometry().sms ? sms : 0;
+      };
+      const uint32_t has = gpus_[place].sms_of(slot);
+      const uint32_t at_once = of_gpu(slot.needs[place].at_once_sms);
+      one.refused_sms = std::max(one.refused_sms, of_gpu(slot.needs[place].refused_sms));
+      if (one.has_sms != 0 && at_once <= has) continue;
+      one.at_once_sms = at_once;
+      one.has_sms = has;
+    }
+  }
+  found_ = widening_.step(now, seen);
+  for (ShimClient& client : clients_)
+    client.least.sms = std::max(client.least.sms, widening_.least_sms(client.process));
 }
 
 std::vector<ProcessView> Spatial::views(uint32_t index) const {

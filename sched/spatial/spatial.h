@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "sched/spatial/gpu_partitions.h"
+#include "sched/spatial/widening.h"
 #include "shmctl/settings/tenant_settings.h"
 #include "shmctl/shim/host.h"
 
@@ -59,8 +60,9 @@ class Spatial {
   // Whether the slot was made by a wish() for these GPUs.
   bool fits(const ShimSlot& slot) const { return fits(slot, gpus_.size()); }
   // Adds the GPUs that have come since the slot was made, if its process moves between partitions.
-  // Any other slot, or one that its process has spoilt, does not fit then.
-  void extend(ShimSlot& slot, uint32_t tenant) const;
+  // Any other slot, or one that its process has spoilt, does not fit then. `shown`: its
+  // shown_partition() when it came.
+  void extend(ShimSlot& slot, uint32_t tenant, const LeastPartition& shown) const;
 
   // A step: read(), then a plan for each GPU by what views() says, apply() of each, finish().
   // `clients`: all that there are, ascending by process.
@@ -76,6 +78,10 @@ class Spatial {
   bool is_held(const ProcessId& process) const;
   // Whether that is because its tenant lends its groups: its next launch is to wake the agent.
   bool lends(const ProcessId& process) const;
+
+  // Programs whose partitions the last read() has found too small; each is named once.
+  std::span<const Widening::Found> found_narrow() const { return found_; }
+  std::string note(const ProcessId& process) const { return widening_.note(process); }
 
   // As of the last read().
   std::span<const ShimClient> clients() const { return clients_; }
@@ -94,6 +100,7 @@ class Spatial {
 
   bool fits(const ShimSlot& slot, std::size_t count) const;
   const GpuPartitions* find(uint32_t gpu) const;
+  void widen(Time now);
   void hold_lenders();
   Nanos let_in(Time now, const IsNamed& stays_closed);
 
@@ -102,6 +109,8 @@ class Spatial {
   uint32_t besides_ = 0;            // of all
   std::vector<ShimClient> clients_;
   std::map<ProcessId, Known> known_;
+  Widening widening_;
+  std::vector<Widening::Found> found_;
 };
 
 }  // namespace gpushare

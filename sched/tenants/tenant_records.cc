@@ -19,6 +19,8 @@ TenantSettings settings_of(const RosterTenant& record) {
   settings.iterations = record.iterations;
   settings.phase = record.phase;
   settings.gang = record.gang;
+  settings.sm_min = record.sm_min;
+  settings.sm_shown = record.sm_shown != 0;
   return settings;
 }
 

@@ -23,6 +23,8 @@ void put_settings(Record& record, const TenantSettings& settings) {
   record.iterations = settings.iterations;
   record.phase = settings.phase;
   record.gang = settings.gang;
+  record.sm_min = settings.sm_min;
+  record.sm_shown = settings.sm_shown ? 1 : 0;
 }
 
 // What the roster keeps of a tenant: all but what the file says.

@@ -20,7 +20,7 @@
 namespace gpushare {
 
 inline constexpr uint64_t kMagic = 0x3145524148535047;  // "GPSHARE1", little endian
-inline constexpr uint32_t kLayoutVersion = 11;
+inline constexpr uint32_t kLayoutVersion = 12;
 inline constexpr uint32_t kMaxGpus = 16;
 inline constexpr uint32_t kMaxTenants = 1024;
 inline constexpr uint32_t kMaxProcesses = 2048;         // slots; one per process and GPU
@@ -187,6 +187,8 @@ struct TenantRecord {
   uint64_t iterations = 0;      // of one of its jobs in all; 0 means unknown
   TenantPhase phase = TenantPhase::kAuto;
   TenantGang gang = TenantGang::kAuto;
+  uint32_t sm_min = 0;    // percent; 0 means none
+  uint32_t sm_shown = 0;  // 1: its programs are shown their partition
   TenantGpuUse gpu[kMaxGpus] = {};
 };
 
@@ -295,6 +297,8 @@ struct RosterTenant {
   uint64_t iterations = 0;
   TenantPhase phase = TenantPhase::kAuto;
   TenantGang gang = TenantGang::kAuto;
+  uint32_t sm_min = 0;    // percent; 0 means none
+  uint32_t sm_shown = 0;  // 1: its programs are shown their partition
   bool operator==(const RosterTenant&) const = default;
 };
 
@@ -355,7 +359,7 @@ struct Region {
 // A change of any of these needs a new kLayoutVersion. tests/shmctl/plane/layout_test.cc checks the
 // members of the records.
 static_assert(sizeof(AgentRecord) == 288 && sizeof(GpuRecord) == 232);
-static_assert(sizeof(TenantRecord) == 1440 && sizeof(ProcessRecord) == 536);
+static_assert(sizeof(TenantRecord) == 1448 && sizeof(ProcessRecord) == 536);
 static_assert(sizeof(LedgerRecord) == 304 && sizeof(RegionHeader) == 64);
 static_assert(sizeof(TenantSlot) == 3968 && offsetof(TenantSlot, buckets) == 2944);
 static_assert(sizeof(ProcessSlot) == 1152 && offsetof(ProcessSlot, bucket) == 1088);
@@ -363,7 +367,7 @@ static_assert(offsetof(Region, agent) == 64 && offsetof(Region, gpus) == 704);
 static_assert(offsetof(Region, tenants) == 8896 && offsetof(Region, processes) == 4072128);
 static_assert(offsetof(Region, ledger) == 6431424 && offsetof(Region, ending) == 7742144);
 static_assert(sizeof(EndingRecord) == 24 && sizeof(RosterHead) == 8);
-static_assert(sizeof(RosterTenant) == 136 && sizeof(RosterProcess) == 24);
+static_assert(sizeof(RosterTenant) == 144 && sizeof(RosterProcess) == 24);
 static_assert(offsetof(Region, roster) == 7742208 && offsetof(Region, roster_tenants) == 7742272);
 static_assert(sizeof(RosterScope) == 240 && offsetof(Region, roster_processes) == 8069952);
 static_assert(offsetof(Region, roster_scopes) == 9118528 && sizeof(Region) == 9380672);

@@ -197,9 +197,10 @@ void fields(const auto& visit, Numbered<TenantRecord>& numbered) {
        Maybe{r.quota_us}, "period_us", r.period_us, "priority", Named{r.priority, kPriorities},
        "memory_max_bytes", Maybe{r.memory_max_bytes}, "sm_percent", Maybe{r.sm_percent}, "slo_us",
        r.slo_us, "length_us", r.length_us, "iterations", r.iterations, "phase",
-       Named{r.phase, kTenantPhases}, "gang", Named{r.gang, kGangs}, "process_count",
-       r.process_count, "memory_bytes", r.memory_bytes, "is_frozen_by_user", Flag{r.frozen_by_user},
-       "freezes", r.freezes, "throttled_ns", r.throttled_ns);
+       Named{r.phase, kTenantPhases}, "gang", Named{r.gang, kGangs}, "sm_min", r.sm_min,
+       "is_sm_shown", Flag{r.sm_shown}, "process_count", r.process_count, "memory_bytes",
+       r.memory_bytes, "is_frozen_by_user", Flag{r.frozen_by_user}, "freezes", r.freezes,
+       "throttled_ns", r.throttled_ns);
 }
 
 void fields(const auto& visit, Numbered<ProcessRecord>& numbered) {

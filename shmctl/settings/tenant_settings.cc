@@ -150,6 +150,7 @@ std::string format_cap(const Cap& cap) {
 constexpr std::array<std::string_view, 3> kPriorities = GPUSHARE_PRIORITY_NAMES;
 constexpr std::array<std::string_view, 4> kPhases = GPUSHARE_PHASE_NAMES;
 constexpr std::array<std::string_view, 3> kGangs = GPUSHARE_GANG_NAMES;
+constexpr std::array<std::string_view, 2> kShown = GPUSHARE_SM_SHOWN_NAMES;
 
 // Sets the member to the number that `value` has among the names.
 template <size_t N, class T>
@@ -246,6 +247,20 @@ bool set_gang(TenantSettings& s, std::string_view value) {
   return set_named(s.gang, kGangs, value);
 }
 std::string text_gang(const TenantSettings& s) { return std::string(name_among(kGangs, s.gang)); }
+
+bool set_sm_min(TenantSettings& s, std::string_view value) {
+  const auto number = parse_number(value, GPUSHARE_SM_MIN_MIN, GPUSHARE_SM_MIN_MAX);
+  if (number) s.sm_min = static_cast<uint32_t>(*number);
+  return number.has_value();
+}
+std::string text_sm_min(const TenantSettings& s) { return fmt::format("{}", s.sm_min); }
+
+bool set_sm_shown(TenantSettings& s, std::string_view value) {
+  return set_named(s.sm_shown, kShown, value);
+}
+std::string text_sm_shown(const TenantSettings& s) {
+  return std::string(name_among(kShown, s.sm_shown));
+}
 
 // What is allowed, with the units that this parser takes beside the plain numbers of the module's.
 constexpr std::string_view with_units(std::string_view key, std::string_view allowed) {

@@ -12,6 +12,8 @@
 //   sm_percent  "max", or a number. It sizes the tenant's partition on a GPU that is shared
 //               spatially and can change while programs run; with a target time it is an upper
 //               bound.
+//   sm_min      a number. Its partition is never smaller, so that kernels whose blocks wait for
+//               each other end in it.
 //
 // Plain values without I/O; any thread may call.
 #pragma once
@@ -53,6 +55,8 @@ struct TenantSettings {
   uint64_t iterations = GPUSHARE_ITERATIONS_DEFAULT;  // of one job in all; 0 means unknown
   TenantPhase phase = static_cast<TenantPhase>(GPUSHARE_PHASE_DEFAULT);
   TenantGang gang = static_cast<TenantGang>(GPUSHARE_GANG_DEFAULT);
+  uint32_t sm_min = GPUSHARE_SM_MIN_DEFAULT;       // percent; 0 means none
+  bool sm_shown = GPUSHARE_SM_SHOWN_DEFAULT != 0;  // programs are shown their partition
 
   bool operator==(const TenantSettings&) const = default;
 };

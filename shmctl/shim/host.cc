@@ -26,9 +26,9 @@ constexpr Nanos kSweep = std::chrono::milliseconds(100);
 
 uint64_t ns(Time time) { return static_cast<uint64_t>(time.time_since_epoch().count()); }
 
-Result<> send_descriptors(const Fd& connection, const Fd& slot, int wake) {
+Result<> send_descriptors(const Fd& connection, const Fd& slot, int wake, int life) {
   DescriptorMessage message;
-  message.put(slot.get(), wake);
+  message.put(slot.get(), wake, life);
   if (::sendmsg(connection.get(), message.get(), MSG_NOSIGNAL | MSG_DONTWAIT) != 1)
     return errno_error("hand a process its slot");
   return {};
@@ -58,6 +58,11 @@ Result<std::unique_ptr<ShimHost>> ShimHost::listen(const std::string& path, Deci
 ShimHost::ShimHost(Fd socket, std::string path, Decide decide)
     : socket_(std::move(socket)), path_(std::move(path)), decide_(std::move(decide)) {
   now_ = MonotonicClock().now();
+  auto life = AgentLife::begin();
+  if (life)
+    life_ = std::move(*life);
+  else
+    log_warning("{}", life.error().message());
 }
 
 ShimHost::~ShimHost() {
@@ -99,7 +104,9 @@ Result<ShimHost::Welcome> ShimHost::welcome(const Fd& connection, Time now) {
                       std::to_string(process.pid));
   const auto descriptor = make_slot(process, peer.uid, request);
   if (!descriptor) return std::unexpected(descriptor.error());
-  if (auto sent = send_descriptors(connection, *descriptor, wakes_.add(process)); !sent)
+  if (auto sent = send_descriptors(connection, *descriptor, wakes_.add(process),
+                                   life_ == nullptr ? -1 : life_->fd());
+      !sent)
     return std::unexpected(sent.error());
   return Welcome::kHasSlot;
 }
@@ -134,8 +141,7 @@ Result<Fd> ShimHost::make_slot(const ProcessId& process, uid_t user, const ShimR
   slot.head.version = kShimVersion;
   slot.head.bytes = kShimSlotBytes;
   slot.head.features = request.features & kShimFeatures;
-  for (std::size_t i = 0; i < gpus; ++i)
-    add_gpu(slot, static_cast<uint32_t>(i), request.gpus[i].pci, request.gpus[i].groups);
+  for (std::size_t i = 0; i < gpus; ++i) add_gpu(slot, static_cast<uint32_t>(i), request.gpus[i]);
   if (request.mps_pipe.size() < sizeof slot.mps_pipe)
     request.mps_pipe.copy(slot.mps_pipe, sizeof slot.mps_pipe - 1);
   slot.beat_ns.store(ns(now_), std::memory_order_relaxed);
@@ -185,10 +191,11 @@ std::vector<ProcessId> ShimHost::processes() const {
   return all;
 }
 
-void ShimHost::add_gpu(ShimSlot& slot, uint32_t place, std::string_view pci, uint64_t groups) {
+void ShimHost::add_gpu(ShimSlot& slot, uint32_t place, const ShimRequest::Gpu& added) {
   ShimGpu& gpu = slot.gpus[place];
-  pci.copy(gpu.pci, sizeof gpu.pci - 1);
-  gpu.wanted.store(groups, std::memory_order_relaxed);
+  added.pci.copy(gpu.pci, sizeof gpu.pci - 1);
+  gpu.wanted.store(added.groups, std::memory_order_relaxed);
+  slot.sms_shown[place].store(added.sms_shown, std::memory_order_relaxed);
   slot.head.gpu_count.store(place + 1, std::memory_order_release);
 }
 

@@ -20,6 +20,7 @@
 #include "shmctl/base/fd.h"
 #include "shmctl/base/process_id.h"
 #include "shmctl/base/user_budget.h"
+#include "shmctl/shim/life.h"
 #include "shmctl/shim/published.h"
 #include "shmctl/shim/slot.h"
 #include "shmctl/shim/wakes.h"
@@ -34,6 +35,7 @@ struct ShimRequest {
   struct Gpu {
     std::string pci;      // "0000:3b:00.0"
     uint64_t groups = 0;  // ShimGpu::wanted
+    uint32_t sms_shown = 0;
   };
   std::vector<Gpu> gpus;       // at most kShimGpus
   std::string mps_pipe{};      // directory of the MPS server whose client it is to be; empty: none
@@ -79,7 +81,7 @@ class ShimHost {
   std::vector<ProcessId> processes() const;
 
   // Another GPU is shared with the process, at this place of ShimSlot::gpus, which is the next one.
-  static void add_gpu(ShimSlot& slot, uint32_t place, std::string_view pci, uint64_t groups);
+  static void add_gpu(ShimSlot& slot, uint32_t place, const ShimRequest::Gpu& added);
 
   // These have no effect if the gate is in that state already, but that a word is closed again that
   // somebody else has opened.
@@ -117,6 +119,7 @@ class ShimHost {
   Time next_sweep_{};
   UserBudget budget_{kBetweenSlots, kSlotBurst};
   Wakes wakes_;
+  std::unique_ptr<AgentLife> life_;  // null: there is none, and its beat must do
   std::map<ProcessId, std::unique_ptr<Mapping>> slots_;
 };
 

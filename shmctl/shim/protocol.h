@@ -4,9 +4,10 @@
 // closes the connection: a sealed memfd of kShimSlotBytes and, from version 3 of this protocol on,
 // an eventfd by which the process wakes the agent. A process of version 2 takes the first one; an
 // agent of version 2 sends no second one. Version 4 has credit in the slot (ShimCredit): a process
-// of an older version does not take the feature, an older agent does not ask for it. If the agent
-// wants nothing of the process, it closes the connection without sending. Constants, and a value
-// for one thread.
+// of an older version does not take the feature, an older agent does not ask for it. Version 5
+// sends a third descriptor, a page that says whether the agent lives (life.h); an older process has
+// no room for it, and the kernel leaves it out. If the agent wants nothing of the process, it
+// closes the connection without sending. Constants, and a value for one thread.
 #pragma once
 
 #include <sys/socket.h>
@@ -43,10 +44,10 @@ class DescriptorMessage {
 
   msghdr* get() { return &message_; }
 
-  // `wake` is left out where it is -1.
-  void put(int slot, int wake = -1) {
-    const int descriptors[] = {slot, wake};
-    const std::size_t bytes = wake < 0 ? sizeof(int) : sizeof descriptors;
+  // `wake` is left out where it is -1, and with it `life`, which also may be.
+  void put(int slot, int wake = -1, int life = -1) {
+    const int descriptors[] = {slot, wake, life};
+    const std::size_t bytes = sizeof(int) * (wake < 0 ? 1 : life < 0 ? 2 : 3);
     message_.msg_controllen = CMSG_SPACE(bytes);
     cmsghdr* header = CMSG_FIRSTHDR(&message_);
     header->cmsg_level = SOL_SOCKET;
@@ -56,21 +57,21 @@ class DescriptorMessage {
   }
   // The descriptors that came; the caller owns them. -1: it did not come.
   struct Taken {
-    int slot = -1, wake = -1;
+    int slot = -1, wake = -1, life = -1;
   };
   Taken taken() const {
-    int descriptors[] = {-1, -1};
+    int descriptors[] = {-1, -1, -1};
     const cmsghdr* header = CMSG_FIRSTHDR(&message_);
     if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
       std::memcpy(descriptors, CMSG_DATA(header),
                   std::min<std::size_t>(header->cmsg_len - CMSG_LEN(0), sizeof descriptors));
-    return {descriptors[0], descriptors[1]};
+    return {descriptors[0], descriptors[1], descriptors[2]};
   }
 
  private:
   char byte_ = 'g';
   iovec part_;
-  alignas(cmsghdr) char control_[CMSG_SPACE(2 * sizeof(int))] = {};
+  alignas(cmsghdr) char control_[CMSG_SPACE(3 * sizeof(int))] = {};
   msghdr message_{};
 };
 

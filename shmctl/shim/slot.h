@@ -19,6 +19,7 @@
 // use them; when it writes `wanted` or opens `gate` itself, it is out of its partition or not held
 // until the agent's next step, and likewise when it writes `credit`; when it reports fewer launches
 // than it makes, its cap is charged less, as far as other clients explain what their server used;
+// when it makes up what its kernels need at once, its partition is widened at the others' expense;
 // when it makes up iterations that could be, the policy slo gives it more than it needs
 // (sched/spatial/slot_bounds.h). What the kernel module and the resource manager enforce (freezes,
 // time slices) does not depend on the slot.
@@ -45,9 +46,10 @@ enum ShimFeature : uint32_t {
   kShimPartitions = 2,  // streams move to the SM partition that `gpus` names
   kShimIterations = 4,  // iterations are recognised, or taken as announced, and may be held
   kShimCredit = 8,      // launches that are in line wait on the GPU itself while the gate is closed
+  kShimShown = 16,      // the program is shown `sms_shown` as the number of SMs of a GPU
 };
 inline constexpr uint32_t kShimFeatures =
-    kShimGate | kShimPartitions | kShimIterations | kShimCredit;
+    kShimGate | kShimPartitions | kShimIterations | kShimCredit | kShimShown;
 
 // When the agent's beat is older than this, the shim takes it for dead, and no launch waits for it.
 inline constexpr uint64_t kShimBeatTimeoutNs = 500'000'000;
@@ -110,6 +112,16 @@ struct ShimSoon {
   std::atomic<uint64_t> sets[kShimSoon];
 };
 
+// By the shim, of one GPU: what launches need whose blocks did not fit into the partition at once.
+// The agent may widen it for them; 0: there was none.
+struct ShimNeeds {
+  // SMs that a launch needed which the driver refused there as too large: a cooperative one.
+  std::atomic<uint32_t> refused_sms;
+  // SMs on which all blocks of a launch would have been at once, if the whole GPU has as many. What
+  // its blocks do if they wait for each other is to wait for ever.
+  std::atomic<uint32_t> at_once_sms;
+};
+
 // Where the process's launches are held, and if only on the host, why.
 enum class ShimHeld : uint32_t {
   kUnknown = 0,             // no launch has looked yet, or the shim is an older one
@@ -129,6 +141,9 @@ struct alignas(64) ShimCredit {
   // Written by the agent: so much work at most is in line on the GPU and not begun, beyond one
   // launch of each stream; further launches wait on the host. 0: as much as the program likes.
   std::atomic<uint32_t> most_ahead_us;
+  // Written by the agent: not 0: the process wakes it when work comes after a rest, and when the
+  // host has seen that all of it has run, because others give way to it meanwhile.
+  std::atomic<uint32_t> tells;
   // Written by the shim.
   alignas(64) std::atomic<uint32_t> issued;  // the number of the last wait that was put in line
   std::atomic<ShimHeld> held;
@@ -219,7 +234,11 @@ struct ShimSlot {
   std::atomic<uint64_t> done_at;
   // By the shim, for each of `gpus`.
   ShimDrain drains[kShimGpus];
-  uint8_t reserved[kShimSlotBytes - 3136 - sizeof(ShimCredit) - 8 - kShimGpus * sizeof(ShimDrain)];
+  ShimNeeds needs[kShimGpus];
+  // By the agent, for each of `gpus`: what the program is shown as its number of SMs, with the
+  // feature kShimShown; 0: all that it has. Constant once the process has the slot.
+  std::atomic<uint32_t> sms_shown[kShimGpus];
+  uint8_t reserved[kShimSlotBytes - 3592 - kShimGpus * (sizeof(ShimNeeds) + 4)];
 };
 
 // Launches by all threads of the process so far: kernels, graphs, and copies and fills on the GPU.
@@ -239,6 +258,7 @@ static_assert(offsetof(ShimIterations, run_until) == 128 && sizeof(ShimIteration
 static_assert(offsetof(ShimSlot, mps_pipe) == 2304 && offsetof(ShimSlot, soon) == 2432 &&
               offsetof(ShimSlot, credit) == 3136 && sizeof(ShimCredit) == 192 &&
               offsetof(ShimSlot, done_at) == 3328 && offsetof(ShimSlot, drains) == 3336 &&
+              offsetof(ShimSlot, needs) == 3592 && offsetof(ShimSlot, sms_shown) == 3720 &&
               sizeof(ShimSlot) == kShimSlotBytes);
 
 }  // namespace gpushare

@@ -76,9 +76,9 @@ bool SlotKeeper::take_all() {
     const ssize_t bytes = ::recvmsg(own_end_.get(), message.get(), MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (bytes < 0) return errno == EAGAIN || errno == EINTR;
     if (bytes == 0) return false;
-    const auto [slot, wake] = message.taken();
-    const Fd file(slot);
-    Fd owner(wake);
+    const DescriptorMessage::Taken taken = message.taken();
+    const Fd file(taken.slot);
+    Fd owner(taken.wake);
     if (bytes != sizeof process || !file.is_open() || !owner.is_open()) continue;
     void* const mapped =
         ::mmap(nullptr, kShimSlotBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);

@@ -31,4 +31,4 @@ $(O)/bin/tests/sched_system_test: | $(O)/lib/tests/libno_forks.so
 
 # The same, with a stand-in for NVIDIA's MPS. shim_probe: tests/intercept/shim.
 $(call gtest,sched_mps_test,tests/sched/system/mps_system_test.cc tests/sched/system/system_rig.cc,lib/libsimclient.a lib/libshmctl.a)
-$(O)/bin/tests/sched_mps_test: | $(addprefix $(O)/,bin/gpushared bin/gpushare-sim bin/workloads/spin bin/workloads/endless lib/sim/libcuda.so.1 lib/libgpushare.so lib/fake/libcuda.so.1 bin/tests/shim_probe)
+$(O)/bin/tests/sched_mps_test: | $(addprefix $(O)/,bin/gpushared bin/gpushare-sim bin/workloads/spin bin/workloads/endless bin/workloads/meet lib/sim/libcuda.so.1 lib/libgpushare.so lib/fake/libcuda.so.1 bin/tests/shim_probe)

@@ -184,7 +184,7 @@ std::vector<Option> setting_options() {
     char letter;
     const char *value, *meaning, *words;
   };
-  constexpr std::array<Row, 10> kRows{{
+  constexpr std::array<Row, 12> kRows{{
       {"weight", 'w', "N", "Share of GPU time relative to others", ""},
       {"max", 'm', "CAP", "Most GPU time that it may take, on each GPU", "max 10% 25% 50%"},
       {"priority", 'p', "CLASS", "Which programs go first", "idle normal high"},
@@ -198,6 +198,8 @@ std::vector<Option> setting_options() {
        "auto prefill decode none"},
       {"gang", 0, "BOOL", "Whether its processes run on several GPUs in the same instants",
        "auto true false"},
+      {"sm_min", 0, "N", "Smallest percentage of the multiprocessors to run in, 0 for none", ""},
+      {"sm_shown", 0, "BOOL", "Whether its programs are shown their partition", "true false"},
   }};
   std::vector<Option> options;
   options.reserve(std::size(kRows));

@@ -39,7 +39,7 @@ std::vector<std::string> tenants_where(const DoctorInput& input,
 
 // Settings that the program's own library carries out.
 bool needs_shim(std::string_view key) {
-  return key == "sm_percent" || key == "slo_us" || key == "phase";
+  return key.starts_with("sm_") || key == "slo_us" || key == "phase";
 }
 
 // Returns whether the setting asks for more than its default does.

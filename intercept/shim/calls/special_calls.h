@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "intercept/shim/calls/capture_calls.h"
+#include "intercept/shim/calls/shown_calls.h"
 #include "intercept/shim/credit/credits.h"
 #include "intercept/shim/driver/table.h"
 #include "intercept/shim/link/done.h"
@@ -214,6 +215,10 @@ GS_SPECIAL(GraphNode, cuGraphAddChildGraphNode)
 GS_SPECIAL(GraphNode, cuGraphAddNode)
 GS_SPECIAL(GraphNode, cuGraphAddNode_v2)
 GS_SPECIAL(GraphNode, cuGraphAddNode_v3)
+GS_SPECIAL(ShownAttribute, cuDeviceGetAttribute)
+GS_SPECIAL(ShownPart, cuOccupancyMaxPotentialBlockSize)
+GS_SPECIAL(ShownPart, cuOccupancyMaxPotentialBlockSizeWithFlags)
+GS_SPECIAL(ShownPart, cuOccupancyMaxActiveClusters)
 #undef GS_SPECIAL
 
 }  // namespace gpushare::shim

@@ -6,6 +6,7 @@
 
 #include "intercept/shim/calls/async_forms.h"
 #include "intercept/shim/calls/credit_calls.h"
+#include "intercept/shim/calls/needs.h"
 #include "intercept/shim/calls/special_calls.h"
 #include "intercept/shim/calls/telling.h"
 #include "intercept/shim/calls/waits.h"
@@ -66,7 +67,10 @@ template <int index, Kind kind>
 void after_wait(CUresult result) {
   if constexpr (is_wait<index, kind>)
     if (result == CUDA_SUCCESS)
-      if (Streams* all = Streams::get()) all->after_wait();
+      if (Streams* all = Streams::get()) {
+        note_end();
+        all->after_wait();
+      }
 }
 
 inline CUcontext context_of() { return nullptr; }
@@ -82,6 +86,15 @@ constexpr bool is_too_large(CUresult result) {
   constexpr unsigned kCooperativeLaunchTooLarge = 720, kInvalidClusterSize = 912;
   return result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES || result == kCooperativeLaunchTooLarge ||
          result == kInvalidClusterSize;
+}
+
+// Before a launch in a partition: what it needs of that.
+template <class... Parameters>
+[[gnu::always_inline]] inline void note_needs(const StreamUse& use, bool is_graph,
+                                              const Parameters&... parameters) {
+  const int gpu = use.stream()->device->gpu;
+  if (is_graph) return note_graph(gpu);
+  note_blocks(grid_of(parameters...), gpu, Streams::get()->is_any_capturing());
 }
 
 // cuLaunchKernelEx without a configuration is the driver's to refuse.
@@ -109,8 +122,12 @@ CUresult launch_configured(CUresult (*driver)(const CUlaunchConfig*, Rest...),
   if (!use.is_away())
     return credited<has_credit, index, flavor>(config->hStream, function_of(rest...),
                                                [&] { return driver(config, rest...); });
+  const Grid grid = grid_of(config, rest...);
+  note_blocks(grid, use.stream()->device->gpu, Streams::get()->is_any_capturing());
   const CUresult result = run(use.physical());
-  return is_too_large(result) ? use.at_home(run) : result;
+  if (!is_too_large(result)) return result;
+  note_refused(grid, use.stream()->device->gpu);
+  return use.at_home(run);
 }
 
 // Up to call_untold(), each of these must compile to a tail call with no earlier call, so that the
@@ -214,6 +231,10 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
       if constexpr (index == kHook_cuGraphLaunch || index == kHook_cuGraphLaunch_ptsz)
         if (use.is_away() && Streams::get()->launches_graphs_at_home(*use.stream()))
           return use.at_home(run);
+      if constexpr (kind == Kind::kLaunch)
+        if (use.is_away())
+          note_needs(use, index == kHook_cuGraphLaunch || index == kHook_cuGraphLaunch_ptsz,
+                     arguments...);
       const CUresult result = [&] {
         const Waiting<index, kind> waiting;
         if constexpr (kind != Kind::kWait) return run(use.physical());
@@ -221,7 +242,10 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
         return seen.note(run(use.physical()));
       }();
       after_wait<index, kind>(result);
-      if (kind == Kind::kLaunch && is_too_large(result) && use.is_away()) return use.at_home(run);
+      if (kind == Kind::kLaunch && is_too_large(result) && use.is_away()) {
+        note_refused(grid_of(arguments...), use.stream()->device->gpu);
+        return use.at_home(run);
+      }
       return result;
     } else {
       StreamUse use(nullptr, flavor, use_of(kind));

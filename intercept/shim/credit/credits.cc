@@ -12,6 +12,7 @@
 #include "intercept/shim/driver/in_context.h"
 #include "intercept/shim/link/gate.h"
 #include "intercept/shim/link/quiet.h"
+#include "intercept/shim/link/wake.h"
 #include "shmctl/shim/credit.h"
 
 namespace gpushare::shim {
@@ -206,7 +207,11 @@ bool Credits::put_wait(ShimSlot& mine, Entry& entry, uintptr_t key, CUstream str
   if (!is_other)
     await_room(mine, entry.last.load(std::memory_order_relaxed),
                mine.credit.issued.load(std::memory_order_relaxed) + 1, cost_ns);
-  const uint32_t number = mine.credit.issued.fetch_add(1, std::memory_order_acq_rel) + 1;
+  const uint32_t before = mine.credit.issued.fetch_add(1, std::memory_order_acq_rel);
+  const uint32_t number = before + 1;
+  if (mine.credit.tells.load(std::memory_order_relaxed) != 0 &&
+      before == mine.credit.reached.load(std::memory_order_relaxed))
+    tell_of_begin();
   await_credit(mine, number);
   entry.last.store(number, std::memory_order_relaxed);
   const CUresult put = driver_->cuStreamWaitValue32_v2(
@@ -258,9 +263,23 @@ void Credits::after_launch(const Launch& launch) {
 // Not each wait has a write behind it, so of the last ones the GPU alone would never say that they
 // were let through. A write for another stream may come after this one; then there is work there.
 void Credits::note_run(uint32_t number) {
-  std::atomic<uint32_t>& reached = slot().credit.reached;
-  if (credit_lacking(reached.load(std::memory_order_relaxed), number) > 0)
-    reached.store(number, std::memory_order_relaxed);
+  ShimCredit& credit = slot().credit;
+  if (credit_lacking(credit.reached.load(std::memory_order_relaxed), number) > 0)
+    credit.reached.store(number, std::memory_order_relaxed);
+  if (has_told_.load(std::memory_order_relaxed) &&
+      number == credit.issued.load(std::memory_order_relaxed)) {
+    has_told_.store(false, std::memory_order_relaxed);
+    wake_agent();
+  }
+}
+
+// The agent hears nobody who wakes it too often.
+void Credits::tell_of_begin() {
+  const uint64_t now = monotonic_ns();
+  if (now < next_tell_ns_.load(std::memory_order_relaxed)) return;
+  next_tell_ns_.store(now + kBetweenTellsNs, std::memory_order_relaxed);
+  has_told_.store(true, std::memory_order_relaxed);
+  wake_agent();
 }
 
 // Where the stream is not known: one that is known to have been let through.

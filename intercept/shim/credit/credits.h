@@ -92,6 +92,11 @@ class Credits {
   SpinLock lock_;    // of pinning
   bool is_watched_;  // protected by lock_: the watcher has been started (watcher.h)
   Lengths lengths_;
+  // The agent is told that work begins at least this far apart, and after that that it has ended.
+  static constexpr uint64_t kBetweenTellsNs = 2'000'000;
+  void tell_of_begin();
+  std::atomic<uint64_t> next_tell_ns_;
+  std::atomic<bool> has_told_;
   std::atomic<uint32_t> random_;
   std::atomic<uint32_t> stuck_at_;  // ShimCredit::reached, for whose change nobody waits any more
   std::atomic<CUfunction> known_functions_[kFunctions];  // that are no collectives

@@ -15,6 +15,7 @@ are the driver's own.
 | Copy, Wait, Event, Capture, Finish | partitions, iterations |
 | Context | partitions, iterations |
 | Order, Captured, Stream | partitions |
+| Shown | shown |
 | Lookup | any |
 | Init | none: the agent is asked before it runs |
 

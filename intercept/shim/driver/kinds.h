@@ -21,6 +21,7 @@ enum class Kind : uint8_t {
   kStream,
   kContext,
   kFinish,
+  kShown,
   kLookup,
   kInit
 };
@@ -47,6 +48,8 @@ constexpr uint32_t features_that_need(Kind kind) {
       return kShimPartitions;
     case Kind::kContext:
       return kShimPartitions | kShimIterations | kShimCredit;
+    case Kind::kShown:
+      return kShimShown;
     case Kind::kLookup:
       return ~0u;
     case Kind::kInit:  // never wrapped: the agent is asked before the program gets it

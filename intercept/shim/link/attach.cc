@@ -119,22 +119,45 @@ ShimSlot* map_slot(int descriptor) {
   return nullptr;
 }
 
+// Null: there is none, or it could be written. A process has its last agent's alone.
+const ShimLife* map_life(int descriptor) {
+  const int seals = descriptor < 0 ? -1 : ::fcntl(descriptor, F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
+      ::lseek(descriptor, 0, SEEK_END) != kShimLifeBytes)
+    return nullptr;
+  void* mapped = ::mmap(nullptr, kShimLifeBytes, PROT_READ, MAP_SHARED, descriptor, 0);
+  return mapped == MAP_FAILED ? nullptr : static_cast<const ShimLife*>(mapped);
+}
+
+// A thread that finds the page of the next agent beside this slot takes a dead one to live, until
+// its beat is old; never the other way round. REQUIRES: one thread at a time.
+void keep_life(Process& process, const ShimLife* life, const ShimSlot* slot) {
+  process.life_of.store(nullptr, std::memory_order_relaxed);
+  process.life.store(life, std::memory_order_release);
+  process.life_of.store(life == nullptr ? nullptr : slot, std::memory_order_release);
+}
+
 struct Answer {
   bool is_there = false;   // an agent took the connection
   bool is_silent = false;  // it did not answer in time
   ShimSlot* slot = nullptr;
   int wake = -1;  // comes with a slot only
+  const ShimLife* life = nullptr;
 };
 
 Answer ask_agent(const timeval& patience) {
   const int socket = connect_to_agent(patience);
   if (socket < 0) return {.is_silent = errno == EAGAIN};
   Answer answer{.is_there = true};
-  const auto [slot, wake] = receive_descriptors(socket, patience, &answer.is_silent);
+  const auto [slot, wake, life] = receive_descriptors(socket, patience, &answer.is_silent);
   close_quietly(socket);
   if (slot >= 0) {
     answer.slot = map_slot(slot);
     close_quietly(slot);
+  }
+  if (life >= 0) {
+    if (answer.slot != nullptr) answer.life = map_life(life);
+    close_quietly(life);
   }
   if (answer.slot != nullptr)
     answer.wake = wake;
@@ -181,6 +204,7 @@ uint32_t attach() {
         process.is_telling.store((features & kShimIterations) != 0, std::memory_order_relaxed);
         if (answer.wake >= 0) keep_wake(answer.wake);
         if (mine != nullptr) say_done_at_exit();
+        keep_life(process, answer.life, mine);
         process.slot.store(mine == nullptr ? &nobodys_slot : mine, std::memory_order_release);
       }
       process.lock.store(0, std::memory_order_release);
@@ -197,8 +221,10 @@ void attach_again(ShimSlot& mine) {
   const KeepErrno errno_of_the_program;
   Process& process = this_process();
   const uint64_t now = monotonic_ns();
+  // Signed, because the agent may beat between the two readings.
+  const auto age = static_cast<int64_t>(now - mine.beat_ns.load(std::memory_order_relaxed));
   if (&mine == &nobodys_slot ||
-      now - mine.beat_ns.load(std::memory_order_relaxed) <= kShimBeatTimeoutNs)
+      (age <= static_cast<int64_t>(kShimBeatTimeoutNs) && !is_agent_gone(mine)))
     return;
   uint64_t due = process.next_look_ns.load(std::memory_order_relaxed);
   if (now < due || !process.next_look_ns.compare_exchange_strong(due, now + kLookAgainNs,
@@ -216,6 +242,7 @@ void attach_again(ShimSlot& mine) {
   // That is one of each for each death of an agent.
   if (answer.wake >= 0) keep_wake(answer.wake);
   if (answer.slot == nullptr) return;
+  keep_life(process, answer.life, answer.slot);
   process.slot.store(answer.slot, std::memory_order_release);
   wake_credit(mine);  // the thread beside it looks at the new one from now on
 }

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "shmctl/shim/life.h"
 #include "shmctl/shim/slot.h"
 
 namespace gpushare::shim {
@@ -26,7 +27,10 @@ struct Process {
   // The recogniser of iterations is told of calls: with kShimIterations, unless the program
   // announces its iterations or the recogniser is asleep (progress.h).
   std::atomic<bool> is_telling;
-  std::atomic<ShimSlot*> slot;          // null: not asked yet
+  std::atomic<ShimSlot*> slot;  // null: not asked yet
+  // The page that says whether the agent of a slot lives, and of which; null: there is none.
+  std::atomic<const ShimLife*> life;
+  std::atomic<const ShimSlot*> life_of;
   std::atomic<uint64_t> ignored_gate;   // see gate.cc; 0: none
   std::atomic<uint64_t> next_look_ns;   // when to ask for an agent again
   std::atomic<uint64_t> look_pause_ns;  // the length of the pause before that
@@ -56,6 +60,14 @@ uint32_t attach();
     mine = this_process().slot.load(std::memory_order_acquire);
   }
   return *mine;
+}
+
+// Whether the agent of that slot is known to have died. It may have, also if not.
+inline bool is_agent_gone(const ShimSlot& slot) {
+  const Process& process = this_process();
+  if (process.life_of.load(std::memory_order_acquire) != &slot) return false;
+  const ShimLife* const life = process.life.load(std::memory_order_relaxed);
+  return life != nullptr && has_died(*life);
 }
 
 // If the agent of `mine` has died or hangs, asks for its successor: for 10 ms at most, once a

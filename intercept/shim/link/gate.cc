@@ -44,7 +44,7 @@ bool is_agent_alive(const ShimSlot& slot) {
   // Signed, because the agent may beat between the two readings.
   const auto age =
       static_cast<int64_t>(monotonic_ns() - slot.beat_ns.load(std::memory_order_relaxed));
-  return age <= static_cast<int64_t>(kShimBeatTimeoutNs);
+  return age <= static_cast<int64_t>(kShimBeatTimeoutNs) && !is_agent_gone(slot);
 }
 
 void wait_on(std::atomic<uint32_t>& word, uint32_t value) {

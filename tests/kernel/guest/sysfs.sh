@@ -26,8 +26,9 @@ outside="Numerical result out of range"
 
 test_TheDefaultTenantHasTheDefaults() {
   cd tenants/default
-  equal "100 max 100000 normal max max 0 0 0 auto auto" \
-    "$(echo $(cat weight max priority memory_max sm_percent slo_us length_us iterations phase gang))" \
+  equal "100 max 100000 normal max max 0 0 0 auto auto 0 false" \
+    "$(echo $(cat weight max priority memory_max sm_percent slo_us length_us iterations phase gang \
+      sm_min sm_shown))" \
     settings
   equal "0 0 0 0 0 0" "$(echo $(cat gpu_time_us throttled_us freezes memory_current \
     memory_refused controls_refused))" counters
@@ -104,6 +105,16 @@ test_GangIsOneOfItsNames() {
     takes tenants/default/gang "$gang"
   done
   refuses tenants/default/gang "$invalid" "" True yes 1 "true false"
+}
+
+test_SmMinAndSmShownAreTakenInTheirRanges() {
+  takes tenants/default/sm_min 100
+  refuses tenants/default/sm_min "$outside" 101
+  refuses tenants/default/sm_min "$invalid" "" 50% max
+  takes tenants/default/sm_min 0
+  takes tenants/default/sm_shown true
+  refuses tenants/default/sm_shown "$invalid" "" True yes 1
+  takes tenants/default/sm_shown false
 }
 
 test_ContextsMaxLimitsWhatIsMadeFromThenOn() {

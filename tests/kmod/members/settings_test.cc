@@ -27,7 +27,8 @@ bool same(const gs_settings& a, const gs_settings& b) {
   return a.weight == b.weight && a.quota_us == b.quota_us && a.period_us == b.period_us &&
          a.priority == b.priority && a.sm_percent == b.sm_percent && a.slo_us == b.slo_us &&
          a.length_us == b.length_us && a.iterations == b.iterations && a.phase == b.phase &&
-         a.gang == b.gang && a.memory_max == b.memory_max;
+         a.gang == b.gang && a.sm_min == b.sm_min && a.sm_shown == b.sm_shown &&
+         a.memory_max == b.memory_max;
 }
 
 using Texts = std::vector<std::string_view>;
@@ -82,7 +83,9 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"length_us", gs_parse_length_us, {"0", "1000000000000"}, {"1000000000001"}, {}},
         Row{"iterations", gs_parse_iterations, {"0", "1000000000000"}, {"1000000000001"}, {}},
         Row{"phase", gs_parse_phase, {"auto", "prefill", "none"}, {}, {"Decode", "dec", "1"}},
-        Row{"gang", gs_parse_gang, {"auto", "true", "false"}, {}, {"True", "yes", "1"}}),
+        Row{"gang", gs_parse_gang, {"auto", "true", "false"}, {}, {"True", "yes", "1"}},
+        Row{"sm_min", gs_parse_sm_min, {"0", "100"}, {"101"}, {"max", "50%", ""}},
+        Row{"sm_shown", gs_parse_sm_shown, {"true", "false"}, {}, {"True", "auto", "1"}}),
     [](const testing::TestParamInfo<Row>& row) { return std::string(row.param.name); });
 
 TEST(KmodSettings, AQuotaAloneKeepsThePeriod) {
@@ -119,6 +122,11 @@ TEST(KmodSettings, MeanTheSameToTheAgent) {
        [](auto& kernel, auto& agent) { EXPECT_EQ(kernel.memory_max, agent.memory_max); });
   each("sm_percent", gs_parse_sm_percent, {"1", "50", "100"},
        [](auto& kernel, auto& agent) { EXPECT_EQ(kernel.sm_percent, agent.sm_percent); });
+  each("sm_min", gs_parse_sm_min, {"0", "50", "100"},
+       [](auto& kernel, auto& agent) { EXPECT_EQ(kernel.sm_min, agent.sm_min); });
+  each("sm_shown", gs_parse_sm_shown, {"true", "false"}, [](auto& kernel, auto& agent) {
+    EXPECT_EQ(kernel.sm_shown == GS_SM_SHOWN_TRUE, agent.sm_shown);
+  });
   each("slo_us", gs_parse_slo_us, {"0", "2000", "1000000000"},
        [](auto& kernel, auto& agent) { EXPECT_EQ(kernel.slo_us, agent.slo.count()); });
   each("length_us", gs_parse_length_us, {"0", "2000", "1000000000000"},
@@ -139,6 +147,8 @@ TEST(KmodSettings, DefaultsAreTheAgents) {
   EXPECT_EQ(gs_phase_name(kernel.phase), phase_name(agent.phase));
   EXPECT_EQ(kernel.slo_us, agent.slo.count());
   EXPECT_FALSE(agent.cap || agent.memory_max || agent.sm_percent);
+  EXPECT_EQ(kernel.sm_min, agent.sm_min);
+  EXPECT_EQ(kernel.sm_shown == GS_SM_SHOWN_TRUE, agent.sm_shown);
   EXPECT_EQ(kernel.quota_us, static_cast<__u32>(GS_QUOTA_NONE));
   EXPECT_EQ(kernel.sm_percent, static_cast<__u32>(GS_SM_NONE));
   EXPECT_EQ(kernel.memory_max, GS_MEMORY_NONE);

@@ -16,7 +16,7 @@ struct Layout {
 };
 
 TEST(KmodUapi, SizesAreThoseOfVersion2) {
-  static_assert(GPUSHARE_UAPI_VERSION == 3);
+  static_assert(GPUSHARE_UAPI_VERSION == 4);
   for (const Layout& row : {Layout{"query", sizeof(gpushare_query), 96},
                             {"register", sizeof(gpushare_register), 8},
                             {"replay", sizeof(gpushare_replay), 8},

@@ -200,6 +200,42 @@ TEST_F(ShimLinkTest, WhoStandsAtTheGateWhenTheGpusChangeGoesIn) {
   EXPECT_FALSE(is_closed());
 }
 
+TEST_F(ShimLinkTest, AProgramIsShownThePartitionThatItsTenantAsksFor) {
+  const std::vector<Setting> shown{{"sm_percent", "50"}, {"sm_min", "60"}, {"sm_shown", "true"}};
+  ASSERT_TRUE(tenants_.set(kDefaultTenantName, shown, false));
+  share(kSpatial);
+  ASSERT_NE(connect(), nullptr);
+  EXPECT_EQ(slot_->head.features, uint32_t{kShimGate | kShimPartitions | kShimShown});
+  EXPECT_EQ(slot_->sms_shown[0], 80u) << "60 % in whole groups";
+  const std::vector<Setting> less{{"sm_percent", "10"}, {"sm_min", "0"}, {"sm_shown", "false"}};
+  ASSERT_TRUE(tenants_.set(kDefaultTenantName, less, false));
+  launch();
+  step();
+  EXPECT_EQ(entitled(), 80u) << "what it was shown holds for as long as it runs";
+}
+
+TEST_F(ShimLinkTest, APartitionIsWidenedForWhatTheDriverHasRefused) {
+  const std::vector<Setting> quarter{{"sm_percent", "25"}};
+  ASSERT_TRUE(tenants_.set(kDefaultTenantName, quarter, false));
+  share(kSpatial);
+  ASSERT_NE(connect(), nullptr);
+  launch();
+  step();
+  EXPECT_EQ(entitled(), 32u);
+  slot_->needs[0].refused_sms = 100;
+  step();
+  EXPECT_EQ(entitled(), 104u);
+  const ProcessId own{::getpid(), start_ticks_of(::getpid())};
+  EXPECT_NE(link_->note(own).find("100 SMs"), std::string::npos) << link_->note(own);
+  slot_->needs[0].refused_sms = 1'000'000;
+  step();
+  EXPECT_EQ(entitled(), 104u) << "no GPU has as many";
+  ASSERT_NE(connect(), nullptr) << "as one that was started again by the same command";
+  launch();
+  step();
+  EXPECT_EQ(entitled(), 104u);
+}
+
 TEST_F(ShimLinkTest, APlanHoldsAProcessAtAnIterationAndLetsItGo) {
   class Holds final : public Policy {
    public:

@@ -196,6 +196,44 @@ TEST(Partition, ASilentHolderDoesNotStopTheOthers) {
   EXPECT_EQ(count(partition.in_use(3)), 11);
 }
 
+TEST(Partition, NoneIsToldFewerGroupsThanItsLeast) {
+  SmPartition partition(kFifteen);
+  Planned planned{{.holder = 1, .groups = 9, .is_idle = true, .least = 7},
+                  {.holder = 2, .groups = 15}};
+  partition.plan(planned);
+  settle(partition);
+  EXPECT_EQ(count(partition.in_use(1)), 7) << "it lends what is more than that";
+  planned[0] = {.holder = 1, .groups = 2, .least = 7};
+  planned.push_back({.holder = 3, .groups = 2, .least = 4});
+  partition.plan(planned);
+  for (const Assignment& told : partition.take_assignments()) {
+    EXPECT_EQ(told.to, 2U);
+    EXPECT_EQ(count(told.groups), 4) << "it gives up what the two need";
+    EXPECT_EQ(partition.assigned(3), 0U);
+    partition.confirm(told.to, told.groups);
+  }
+  settle(partition);
+  EXPECT_EQ(count(partition.in_use(1)), 7);
+  EXPECT_EQ(count(partition.in_use(3)), 4);
+}
+
+TEST(Partition, WhoHasALeastWaitsUntilAsManyAreFreeAtOnce) {
+  SmPartition partition(kFifteen);
+  partition.plan(Planned{{.holder = 1, .groups = 7}, {.holder = 2, .groups = 8}});
+  settle(partition);
+  partition.plan(Planned{{.holder = 1, .groups = 4},
+                         {.holder = 2, .groups = 5},
+                         {.holder = 3, .groups = 6, .least = 6}});
+  const auto told = partition.take_assignments();
+  ASSERT_EQ(told.size(), 2U);
+  partition.confirm(1, told[0].groups);
+  EXPECT_TRUE(partition.take_assignments().empty()) << "three are free, and it needs six";
+  partition.confirm(2, told[1].groups);
+  const auto all = partition.take_assignments();
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_EQ(count(all[0].groups), 6);
+}
+
 // --- properties ---------------------------------------------------------------------------------
 
 // The other side: a process reads its assignment when it launches, uses it from then on, and the
@@ -248,15 +286,23 @@ void run_random_life(uint64_t seed) {
   SmPartition partition(geometry);
   std::map<uint32_t, PlannedHolder> planned;
   uint32_t next_id = 0;
+  bool have_leasts_fitted = true;
   const auto plan = [&] {
     Planned list;
-    for (const auto& [id, one] : planned) list.push_back(one);
+    uint32_t least = 0;
+    for (const auto& [id, one] : planned) {
+      list.push_back(one);
+      least += one.least;
+    }
+    have_leasts_fitted = have_leasts_fitted && least <= geometry.groups;
     return partition.plan(list);
   };
   const auto tell = [&] {
     for (const Assignment& assignment : partition.take_assignments()) {
       ASSERT_NE(assignment.groups, 0U);
       ASSERT_EQ(assignment.groups >> geometry.groups, 0U);
+      if (have_leasts_fitted)
+        ASSERT_GE(count(assignment.groups), static_cast<int>(planned[assignment.to].least));
       processes.tell(assignment);
     }
   };
@@ -264,6 +310,7 @@ void run_random_life(uint64_t seed) {
     if (processes.one_in(12)) {
       const uint32_t id = next_id++;
       planned[id] = {.holder = id, .groups = processes.below(geometry.groups + 3)};
+      if (processes.one_in(3)) planned[id].least = 1 + processes.below(5);
     }
     if (!planned.empty() && processes.one_in(6)) {
       auto chosen = planned.begin();

@@ -54,6 +54,7 @@ struct Program {
   ProcessId id;
   uint32_t tenant = 0;
   std::vector<uint32_t> gpus{0};
+  LeastPartition least{};
   std::unique_ptr<ShimSlot> slot = std::make_unique<ShimSlot>();
 };
 
@@ -78,7 +79,11 @@ class SpatialTest : public ::testing::Test {
   void step() {
     std::vector<ShimClient> clients;
     for (const auto& program : programs_)
-      clients.push_back({program->id, program->tenant, program->gpus, program->slot.get()});
+      clients.push_back({.process = program->id,
+                         .tenant = program->tenant,
+                         .gpus = program->gpus,
+                         .slot = program->slot.get(),
+                         .least = program->least});
     next_ = rig_.step(now_, std::move(clients));
     now_ += 2ms;
   }
@@ -93,7 +98,8 @@ class SpatialTest : public ::testing::Test {
   void expect_disjoint(const std::vector<Program*>& working) const {
     for (const Program* a : working)
       for (const Program* b : working)
-        if (a->tenant < b->tenant && !a->is_held() && !b->is_held()) {
+        if (a->tenant < b->tenant && !a->is_held() && !b->is_held() &&
+            rig_.partition(a->tenant, 0).sharers == 1) {
           ASSERT_EQ(a->slot->gpus[0].applied & b->slot->gpus[0].applied, 0u);
         }
   }
@@ -143,6 +149,25 @@ TEST_F(SpatialTest, TwoTenantsHaveTheirPartsAndSaySo) {
   EXPECT_GE(two.groups(), 4);
   EXPECT_EQ(rig_.partition(a, 0).in_use, geometry_of(132).sms_of(one.set()));
   EXPECT_EQ(next_, now_ - 2ms + Spatial::kCalmLook);
+}
+
+// A kernel whose blocks wait for each other never ends where they are not on the GPU at once.
+TEST_F(SpatialTest, APartitionIsNeverSmallerThanAProgramNeeds) {
+  Program &one = come(make("a", "10")), &two = come(make("b", "90"));
+  one.least = {.percent = 75};
+  run(100ms, {&one, &two});
+  EXPECT_EQ(one.groups(), 13);
+  EXPECT_EQ(two.groups(), 3);
+  run(2s, {&two});
+  EXPECT_EQ(one.groups(), 13) << "it lends nothing of that";
+  two.least = {.percent = 50};
+  run(100ms, {&two});
+  Program& third = come(make("c", "50"));
+  run(100ms, {&one, &two, &third});
+  EXPECT_EQ(one.set(), two.set()) << "both do not fit beside each other, so they share one";
+  EXPECT_GE(one.groups(), 13);
+  EXPECT_EQ(one.set() & third.set(), 0u);
+  EXPECT_EQ(rig_.partition(one.tenant, 0).sharers, 2u);
 }
 
 TEST_F(SpatialTest, WhoComesWaitsUntilTheOthersHaveMadeRoom) {

@@ -274,6 +274,42 @@ TEST_F(CreditSystem, ACapHoldsWhatIsQueued) {
       << part << " of " << whole;
 }
 
+// Both ask for all SMs, so that they share one partition; slices do not part clients of one server.
+TEST_F(CreditSystem, WhereSmsAreSharedAHigherPriorityGoesFirst) {
+  std::string text = config("spatial");
+  const auto put = [&](const std::string& in_place_of, const std::string& line) {
+    text.replace(text.find(in_place_of), in_place_of.size(), line);
+  };
+  put("[mps]", "gate = \"credit\"\n[mps]");
+  put("[tenant.b]", "sm_min = 100\n[tenant.b]\nsm_min = 100");
+  put("{command=\"endless\"}", "{command=\"meet\"}");
+  rig_.write_config(text);
+  start_and_wait();
+  const auto low = rig_.start_with_shim(
+      "meet", {"--launches", "1000000000", "--blocks", "4", "--pause-us", "300"});
+  const auto high =
+      rig_.start_with_shim("spin", {"--kernel-us", "2000", "--depth", "64", "--ns-per-unit",
+                                    "129.293", "--seconds", "1000", "--report-ms", "10"});
+  have_clients({high->pid(), low->pid()});
+  ShimSlot* slot = nullptr;
+  ASSERT_TRUE(eventually([&] { return (slot = slot_of(*low)) != nullptr; }));
+  const auto goes_on = [&] {
+    const uint64_t before = launches_of(*slot);
+    return eventually([&] { return launches_of(*slot) > before + 20; });
+  };
+  ASSERT_TRUE(goes_on());
+  ASSERT_TRUE(eventually([&] { return kernels() > 200; }));
+  ASSERT_TRUE(rig_.answers(R"({"op":"set","tenant":"a","settings":{"priority":"high"}})", "true"));
+  EXPECT_TRUE(eventually([&] { return (slot->gate & 1) != 0 && slot->waiting == 1; }));
+  const uint64_t before = launches_of(*slot), kernels_before = kernels();
+  EXPECT_TRUE(eventually([&] { return kernels() > kernels_before + 100; }));
+  EXPECT_EQ(launches_of(*slot), before);
+  ASSERT_TRUE(
+      rig_.answers(R"({"op":"set","tenant":"a","settings":{"priority":"normal"}})", "true"));
+  EXPECT_TRUE(goes_on());
+  ::munmap(slot, kShimSlotBytes);
+}
+
 // The program can open its gate itself, as this does for it, and runs nothing all the same.
 TEST_F(CreditSystem, AFreezeHoldsAProgramThatOpensItsOwnGate) {
   const auto program = start_queueing("weight = 100");

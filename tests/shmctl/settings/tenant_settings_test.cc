@@ -60,7 +60,8 @@ INSTANTIATE_TEST_SUITE_P(
                         "0, 10m -> 600000000, 1.5h -> 5400000000, 90s -> 90000000, "
                         "277h -> 997200000000, 1000000000000"},
                     Row{"iterations", "1000000000000"}, Row{"phase", "auto, prefill, decode, none"},
-                    Row{"gang", "auto, true, false"}));
+                    Row{"gang", "auto, true, false"}, Row{"sm_min", "0, 1, 100"},
+                    Row{"sm_shown", "true, false"}));
 
 TEST_P(RejectedValue, ChangesNothingAndTheErrorSaysWhatIsAllowed) {
   const auto& [key, value] = GetParam();
@@ -146,6 +147,10 @@ INSTANTIATE_TEST_SUITE_P(Iterations, RejectedValue,
 
 INSTANTIATE_TEST_SUITE_P(Gang, RejectedValue,
                          testing::ValuesIn(rejected("gang", "", "True", "yes", "1", "true ")));
+INSTANTIATE_TEST_SUITE_P(SmMin, RejectedValue,
+                         testing::ValuesIn(rejected("sm_min", "101", "50%", "-1", "max", "")));
+INSTANTIATE_TEST_SUITE_P(SmShown, RejectedValue,
+                         testing::ValuesIn(rejected("sm_shown", "", "True", "auto", "1")));
 INSTANTIATE_TEST_SUITE_P(Phase, RejectedValue,
                          testing::ValuesIn(rejected("phase", "", "Decode", "decode ", "1",
                                                     "prefill,decode", "max")));
@@ -182,7 +187,9 @@ TEST(TenantSettings, AllOfThemFormattedReadBack) {
                                 .length = Micros(600'000'000),
                                 .iterations = 5'650,
                                 .phase = TenantPhase::kDecode,
-                                .gang = TenantGang::kTrue};
+                                .gang = TenantGang::kTrue,
+                                .sm_min = 50,
+                                .sm_shown = true};
   TenantSettings again;
   ASSERT_TRUE(apply_settings(again, format_settings(settings)).has_value());
   EXPECT_EQ(again, settings);

@@ -51,6 +51,8 @@ namespace gpushare::workloads {
 //   gs_stamps   *out += fold_value(base[i * stride_bytes], i)
 //   gs_sms      sets the bit of every SM that runs a block in the words at `out`; a block stays for
 //               `units` units, so that the next one goes to another SM
+//   gs_meet     each block adds 1 to *come, waits until it is the number of blocks, and adds 1 to
+//               *out: it never ends where the blocks are not on the GPU all at once
 //   gs_note     appends `value` to a list whose first word is its length; for one thread at a time
 inline constexpr char kKernels[] = R"ptx(
 .version 7.0
@@ -337,6 +339,33 @@ sms_end:
 	st.volatile.global.u32 [%place], %value;
 	membar.sys;
 	st.volatile.global.u32 [%list], %length;
+	ret;
+}
+
+.visible .entry gs_meet(
+	.param .u64 gs_meet_come,
+	.param .u64 gs_meet_out)
+{
+	.reg .pred %other, %early;
+	.reg .b32 %thread, %blocks, %here, %one;
+	.reg .b64 %come, %out;
+
+	ld.param.u64 %come, [gs_meet_come];
+	ld.param.u64 %out, [gs_meet_out];
+	cvta.to.global.u64 %come, %come;
+	cvta.to.global.u64 %out, %out;
+	mov.u32 %thread, %tid.x;
+	setp.ne.u32 %other, %thread, 0;
+	@%other bra gs_meet_end;
+	mov.u32 %blocks, %nctaid.x;
+	mov.u32 %one, 1;
+	red.global.add.u32 [%come], %one;
+gs_meet_wait:
+	ld.volatile.global.u32 %here, [%come];
+	setp.lt.u32 %early, %here, %blocks;
+	@%early bra gs_meet_wait;
+	red.global.add.u32 [%out], %one;
+gs_meet_end:
 	ret;
 }
 )ptx";

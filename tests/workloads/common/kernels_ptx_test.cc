@@ -56,7 +56,7 @@ std::vector<int> declared_parameter_bytes(const std::string& entry) {
 TEST(KernelsPtx, EachKernelHasAModelWithItsParameters) {
   const auto entries = standin::ptx_entries(workloads::kKernels);
   ASSERT_TRUE(entries.has_value());
-  EXPECT_EQ(entries->size(), 10u);
+  EXPECT_EQ(entries->size(), 11u);
   for (const std::string& entry : *entries) {
     const standin::KernelModel* model = standin::find_kernel(entry);
     ASSERT_NE(model, nullptr) << entry;

@@ -156,11 +156,44 @@ CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfuncti
   return CUDA_ERROR_INVALID_VALUE;
 }
 
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction function, int threads,
+                                                     size_t) {
+  GS_CURRENT();
+  if (!runtime.functions.find(function)) return CUDA_ERROR_INVALID_HANDLE;
+  if (blocks == nullptr || threads <= 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto count = static_cast<uint64_t>(threads);
+  *blocks = count > kMaxThreadsPerBlock ? 0 : static_cast<int>(blocks_of_sm(count));
+  return CUDA_SUCCESS;
+}
+
+// The largest block is always the best one.
+CUresult cuOccupancyMaxPotentialBlockSize(int* blocks, int* threads, CUfunction function,
+                                          CUoccupancyB2DSize, size_t, int most_threads) {
+  GS_CURRENT();
+  if (!runtime.functions.find(function)) return CUDA_ERROR_INVALID_HANDLE;
+  if (blocks == nullptr || threads == nullptr || most_threads < 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto largest = static_cast<int>(kMaxThreadsPerBlock);
+  *threads = most_threads == 0 ? largest : std::min(most_threads, largest);
+  *blocks = static_cast<int>(all_sms(context).all * blocks_of_sm(static_cast<uint64_t>(*threads)));
+  return CUDA_SUCCESS;
+}
+
 CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                         unsigned block_x, unsigned block_y, unsigned block_z, unsigned,
                         CUstream stream, void** parameters, void** extra) {
   return launch(function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, stream, parameters,
                 extra);
+}
+
+// As the driver, it refuses a grid that is not on the stream's SMs all at once.
+CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
+                                   unsigned grid_z, unsigned block_x, unsigned block_y,
+                                   unsigned block_z, unsigned, CUstream stream, void** parameters) {
+  GS_STREAM(stream);
+  const Dimensions grid{grid_x, grid_y, grid_z}, block{block_x, block_y, block_z};
+  if (grid.product() > sms_of(context, *found).usable * blocks_of_sm(block.product()))
+    return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+  return launch(function, grid, block, stream, parameters, nullptr);
 }
 
 // Attributes have no effect in the simulation.

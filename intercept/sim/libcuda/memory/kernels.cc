@@ -210,6 +210,18 @@ bool note_run(const KernelLaunch& launch, const MemoryMap& memory) {
   return true;
 }
 
+// gs_meet(come, out)
+constexpr std::array<uint8_t, 2> kMeetParameters{8, 8};
+
+bool meet_run(const KernelLaunch& launch, const MemoryMap& memory) {
+  auto* come = memory.resolve<uint32_t>(launch.arguments[0]);
+  auto* out = memory.resolve<uint32_t>(launch.arguments[1]);
+  if (come == nullptr || out == nullptr) return false;
+  *come += low(launch.blocks);
+  *out += low(launch.blocks);
+  return true;
+}
+
 constexpr KernelModel kKernels[] = {
     {"gs_empty", {}, empty_cost, nullptr},
     {"gs_spin", kSpinParameters, spin_cost, spin_run},
@@ -221,6 +233,7 @@ constexpr KernelModel kKernels[] = {
     {"gs_stamps", kStampsParameters, stamp_cost, stamps_run},
     {"gs_sms", kSmsParameters, sms_cost, sms_run},
     {"gs_note", kNoteParameters, empty_cost, note_run},
+    {"gs_meet", kMeetParameters, empty_cost, meet_run, false, true},
 };
 
 }  // namespace

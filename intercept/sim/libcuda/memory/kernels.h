@@ -26,6 +26,13 @@ inline constexpr double kMemoryBytesPerNs = 3'500;
 
 inline constexpr uint64_t kMaxThreadsPerBlock = 1024;
 
+// How many blocks of so many threads are on an SM at once: it takes 64 warps and 32 blocks.
+constexpr uint64_t blocks_of_sm(uint64_t threads_per_block) {
+  constexpr uint64_t kWarps = 64, kBlocks = 32;
+  const uint64_t warps = (threads_per_block + 31) / 32;
+  return warps == 0 ? kBlocks : kWarps / warps < kBlocks ? kWarps / warps : kBlocks;
+}
+
 // SMs are given to partitions in groups of so many, as the driver does on an H200.
 inline constexpr uint32_t kSmsOfGroup = 8;
 
@@ -53,6 +60,12 @@ struct KernelModel {
   // reports an illegal address. Null for a kernel without an effect.
   bool (*run)(const KernelLaunch&, const MemoryMap&);
   bool is_endless = false;
+  // Its blocks wait for each other: it never ends where they are not on the GPU all at once.
+  bool is_meeting = false;
+
+  bool ends(const KernelLaunch& launch) const {
+    return !is_meeting || launch.blocks <= launch.sm_count * blocks_of_sm(launch.threads_per_block);
+  }
 };
 
 // Null for a kernel that the stand-in does not know.

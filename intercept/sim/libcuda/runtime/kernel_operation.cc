@@ -86,6 +86,7 @@ class KernelOperation : public Operation {
       work.set_ppm = std::max<uint64_t>(
           uint64_t{launch_->sm_count} * 1'000'000 / std::max<uint64_t>(all_sms_, 1), work.sm_ppm);
     }
+    if (!kernel.ends(*launch_)) work.kind = WorkKind::kEndless;
     if (kernel.is_endless) {
       const auto memory = endless_memory(*launch_, runtime.memory);
       if (memory.turns != nullptr) {

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs on the simulated GPU whose launches wait for credit on the GPU itself.
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <random>
 
@@ -169,6 +174,141 @@ TEST_F(CreditGate, IsFreedWhenAllThreadsWaitForTheGpuAndTheAgentDies) {
   }));
   rig.hang();
   EXPECT_TRUE(goes_on(rig, *program));
+}
+
+// An agent in a process of its own, without a supervisor. Its beats lie an hour ahead: they do not
+// tell anybody that it has died.
+class AgentProcess {
+ public:
+  // Programs are held from their begin, or when hold() says so.
+  AgentProcess(const std::string& path, uint32_t features, bool are_held) {
+    void* const memory =
+        ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    shared_ = new (memory) Shared;
+    pid_ = ::fork();
+    if (pid_ == 0) serve(path, features, are_held);
+  }
+  ~AgentProcess() {
+    if (pid_ > 0) kill();
+    ::munmap(shared_, sizeof(Shared));
+  }
+  AgentProcess(const AgentProcess&) = delete;
+  AgentProcess& operator=(const AgentProcess&) = delete;
+
+  bool listens() const {
+    return eventually([&] { return shared_->listens.load(); });
+  }
+  // A thread of a program stands at its gate.
+  bool holds_at_gate() const {
+    return eventually([&] { return shared_->waiting.load() != 0; });
+  }
+  // What a program has in line stands on the GPU, and none of its threads at the gate.
+  bool holds_on_gpu() const {
+    shared_->must_hold = true;
+    return eventually([&] {
+      const uint32_t reached = shared_->reached;
+      std::this_thread::sleep_for(100ms);
+      return shared_->is_holding && shared_->reached == reached &&
+             shared_->issued != shared_->reached && shared_->waiting == 0;
+    });
+  }
+  void kill() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(std::exchange(pid_, 0), nullptr, 0);
+  }
+
+ private:
+  struct Shared {
+    std::atomic<bool> listens = false, must_hold = false, is_holding = false;
+    std::atomic<uint32_t> waiting = 0, issued = 0, reached = 0;
+  };
+
+  [[noreturn]] void serve(const std::string& path, uint32_t features, bool are_held) {
+    auto host = ShimHost::listen(path, [&](const ProcessId&, uid_t) {
+      return ShimRequest{.features = features, .is_closed = are_held, .gpus = {}};
+    });
+    if (!host) ::_exit(1);
+    shared_->listens = true;
+    while (true) {
+      (*host)->serve();
+      (*host)->beat(MonotonicClock().now() + 1h);
+      for (const ProcessId& process : (*host)->processes()) {
+        ShimSlot& slot = *(*host)->find(process);
+        if (shared_->must_hold && !shared_->is_holding.exchange(true))
+          set_credit(slot, slot.credit.issued.load());  // what comes is held; there is room for it
+        shared_->issued = slot.credit.issued.load();
+        shared_->reached = slot.credit.reached.load();
+        shared_->waiting = slot.waiting.load();
+      }
+      ::usleep(200);
+    }
+  }
+
+  Shared* shared_ = nullptr;
+  pid_t pid_ = 0;
+};
+
+class AgentDeath : public CreditGate {
+ protected:
+  std::unique_ptr<Child> start_with_it(const std::vector<std::string>& arguments) {
+    more_environment_ = {"LD_PRELOAD=" + build_folder() + "/lib/libgpushare.so",
+                         "GPUSHARE_SHIM_SOCKET=" + path_};
+    return start(arguments, nullptr);
+  }
+  const std::string path_ = folder() + "/shim.sock";
+};
+
+TEST_F(AgentDeath, IsSeenAtTheGateThoughNobodyIsLeftAndTheBeatIsNotOld) {
+  AgentProcess agent(path_, kCredit, true);
+  ASSERT_TRUE(agent.listens());
+  const auto program = start_with_it({"hash", "--rounds", "5"});
+  ASSERT_TRUE(agent.holds_at_gate());
+  agent.kill();
+  EXPECT_EQ(status_of(*program), 0);
+}
+
+TEST_F(AgentDeath, FreesWhatWaitsOnTheGpuThoughNobodyIsLeftAndTheBeatIsNotOld) {
+  AgentProcess agent(path_, kCredit, false);
+  ASSERT_TRUE(agent.listens());
+  const auto program = start_with_it(
+      {"spin", "--seconds", "2", "--ns-per-unit", "129", "--kernel-us", "2000", "--depth", "48"});
+  ASSERT_TRUE(agent.holds_on_gpu());
+  agent.kill();
+  EXPECT_EQ(status_of(*program), 0);
+}
+
+// Four have a queue, and the others launch one kernel after the other and rest in between.
+TEST_F(CreditGate, OfFortyHeldTenantsOnlyWhatIsInLineWaitsOnTheGpu) {
+  constexpr uint32_t kTenants = 40, kQueueing = 4, kDepth = 32, kInFlight = 2;
+  ShimRig rig(kCredit);
+  std::vector<std::unique_ptr<Child>> all;
+  for (uint32_t i = 0; i < kQueueing; ++i)
+    all.push_back(start({"spin", "--seconds", "600", "--ns-per-unit", "129", "--kernel-us", "300",
+                         "--depth", std::to_string(kDepth)},
+                        &rig));
+  while (all.size() < kTenants)
+    all.push_back(
+        start({"meet", "--launches", "1000000000", "--blocks", "1", "--pause-us", "3000"}, &rig));
+  for (const auto& program : all)
+    ASSERT_TRUE(eventually([&] { return read(rig, *program, &ShimCredit::issued) > 2; }));
+  rig.with_all_slots(ShimHost::close_gate);
+  uint32_t at_gate = 0;
+  for (uint32_t i = 0; i < kTenants; ++i) {
+    uint32_t in_line = 0, waiting = 0;
+    EXPECT_TRUE(eventually([&] {  // its thread stands at the gate, or waits for what is in line
+      rig.with_slot(all[i]->pid(), [&](ShimSlot& slot) {
+        in_line = slot.credit.issued.load() - slot.credit.reached.load();
+        waiting = slot.waiting.load();
+      });
+      return waiting != 0 || in_line != 0;
+    })) << i;
+    // What has just ended may not have been said yet.
+    EXPECT_LE(in_line, (i < kQueueing ? kDepth : kInFlight) + 1) << i;
+    at_gate += waiting;
+  }
+  EXPECT_GT(at_gate, 0u);
+  rig.with_all_slots(ShimHost::open_gate);
+  for (const auto& program : all) EXPECT_TRUE(goes_on(rig, *program));
 }
 
 TEST_F(CreditGate, IsFreedWhenTheAgentStopsInOrder) {

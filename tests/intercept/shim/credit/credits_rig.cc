@@ -12,6 +12,7 @@ constinit Process the_process{};
 std::unique_ptr<FakeGpu> the_gpu;
 std::function<void()> on_host_wait;
 bool is_the_agent_alive = true, has_memory_operations = true, can_be_watched = true;
+int wakes = 0;
 uint64_t now_ns = 1;
 std::map<CUfunction, std::string> names;
 
@@ -23,6 +24,7 @@ constinit std::atomic<Process*> process{&the_process};
 uint32_t attach() { return the_process.features.load(); }
 uint64_t monotonic_ns() { return now_ns; }
 bool is_agent_alive(const ShimSlot&) { return is_the_agent_alive; }
+void wake_agent() { ++wakes; }
 void wait_on(std::atomic<uint32_t>&, uint32_t) { on_host_wait(); }
 void sleep_briefly(int64_t ns) {
   now_ns += static_cast<uint64_t>(ns);

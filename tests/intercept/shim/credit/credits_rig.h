@@ -73,6 +73,7 @@ class FakeGpu {
 extern std::unique_ptr<FakeGpu> the_gpu;
 extern std::function<void()> on_host_wait;
 extern bool is_the_agent_alive;
+extern int wakes;  // of the agent
 extern bool has_memory_operations, can_be_watched;
 extern uint64_t now_ns;                          // moves while a thread sleeps
 extern std::map<CUfunction, std::string> names;  // of functions

@@ -83,6 +83,27 @@ TEST_F(Credit, WhatTheHostHasSeenToRunWasLetThrough) {
   EXPECT_EQ(credit().reached, credit().issued) << "it does not go back";
 }
 
+TEST_F(Credit, TheAgentIsWokenWhenWorkComesAfterARestAndWhenAllHasRun) {
+  credit().tells = 1;
+  const int before = wakes;
+  launch(stream_, 3'000'000, true);
+  EXPECT_EQ(wakes, before + 1);
+  launch(stream_, 3'000'000, true);
+  EXPECT_EQ(wakes, before + 1) << "it is at work already";
+  the_gpu->run();
+  credits().note_run(credits().last_in(stream_));
+  EXPECT_EQ(wakes, before + 2);
+  launch(stream_, 3'000'000, true);
+  EXPECT_EQ(wakes, before + 2) << "so soon nobody would hear it";
+  the_gpu->run();
+  credits().note_run(credits().last_in(stream_));
+  EXPECT_EQ(wakes, before + 2);
+  now_ns += 10'000'000;
+  credit().tells = 0;
+  launch(stream_, 3'000'000, true);
+  EXPECT_EQ(wakes, before + 2) << "nobody gives way to it";
+}
+
 TEST_F(Credit, AGraphIsHeldAsAWhole) {
   launch(stream_, 3'000'000, true);
   launch(stream_, 3'000'000, true);

@@ -72,6 +72,7 @@ void gs_block() { blocks = true; }
 #define GS_KIND_Capture GS_ORDINARY
 #define GS_KIND_Captured GS_ORDINARY
 #define GS_KIND_Finish GS_FINISH
+#define GS_KIND_Shown GS_ORDINARY
 #define GS_KIND_Stream GS_ORDINARY
 #define GS_KIND_Context GS_CONTEXT
 #define GS_KIND_Lookup GS_LOOKUP

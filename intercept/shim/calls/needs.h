@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// What launches need of their partition: the SMs on which all of their blocks are at once. Blocks
+// may wait for each other, and then a kernel never ends where some of them do not get on the GPU.
+// Nothing shows beforehand that a kernel does so, and nothing can end it; so what may still run is
+// said in the slot (ShimNeeds), and the agent widens the partition of a program that does not get
+// on, for later. Any thread of the program; where streams move, and for launches in a partition.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "intercept/shim/driver/table.h"
+#include "intercept/shim/link/attach.h"
+
+namespace gpushare::shim {
+
+struct Grid {
+  CUfunction function = nullptr;
+  uint64_t blocks = 0;  // 0: the launch is no kernel, or names none
+  uint32_t threads = 0;
+  uint32_t shared_bytes = 0;
+};
+
+// Of the arguments of a launch.
+template <class... Rest>
+Grid grid_of(const Rest&...) {
+  return {};
+}
+template <class... Rest>
+Grid grid_of(CUfunction function, unsigned x, unsigned y, unsigned z, unsigned threads_x,
+             unsigned threads_y, unsigned threads_z, unsigned shared_bytes, CUstream,
+             const Rest&...) {
+  return {function, uint64_t{x} * y * z, threads_x * threads_y * threads_z, shared_bytes};
+}
+template <class... Rest>
+Grid grid_of(const CUlaunchConfig* config, CUfunction function, const Rest&...) {
+  return {function, uint64_t{config->gridDimX} * config->gridDimY * config->gridDimZ,
+          config->blockDimX * config->blockDimY * config->blockDimZ, config->sharedMemBytes};
+}
+
+// How many SMs a grid needs at once, of which the driver was asked. Zero bytes know nothing.
+class KnownGrids {
+ public:
+  // 0: it is not known, or the whole GPU has not as many.
+  [[gnu::always_inline]] inline uint32_t sms_of(const Grid& grid) {
+    Entry& entry = entries_[place_of(grid)];
+    if (__builtin_expect(entry.function.load(std::memory_order_relaxed) == grid.function &&
+                             entry.blocks.load(std::memory_order_relaxed) == grid.blocks,
+                         1))
+      return entry.sms.load(std::memory_order_relaxed);
+    return ask(entry, grid);
+  }
+
+ private:
+  static constexpr uint32_t kEntries = 256;
+  // Two threads that write one entry may leave what belongs to two grids. Then a launch counts for
+  // too much or too little, until another grid has the entry.
+  struct Entry {
+    std::atomic<CUfunction> function;
+    std::atomic<uint64_t> blocks;
+    std::atomic<uint32_t> sms;
+  };
+
+  static uint32_t place_of(const Grid& grid) {
+    return static_cast<uint32_t>((reinterpret_cast<uintptr_t>(grid.function) + grid.blocks * 64) *
+                                     0x9E3779B97F4A7C15 >>
+                                 40) %
+           kEntries;
+  }
+  static uint32_t ask(Entry& entry, const Grid& grid);
+
+  Entry entries_[kEntries];
+};
+
+extern KnownGrids known_grids;
+// The most that any launch needed which a graph of this process may repeat.
+extern std::atomic<uint32_t> captured_sms;
+
+// A launch in a partition of this GPU, by its entry of ShimSlot::gpus, may run from now on.
+[[gnu::always_inline]] inline void note_blocks(const Grid& grid, int gpu, bool is_capturing) {
+  if (grid.blocks == 0 || gpu < 0) return;
+  const uint32_t sms = known_grids.sms_of(grid);
+  std::atomic<uint32_t>& most = is_capturing ? captured_sms : slot().needs[gpu].at_once_sms;
+  if (__builtin_expect(sms > most.load(std::memory_order_relaxed), 0))
+    most.store(sms, std::memory_order_relaxed);
+}
+
+// The same for a graph.
+inline void note_graph(int gpu) {
+  const uint32_t sms = captured_sms.load(std::memory_order_relaxed);
+  if (gpu < 0 || sms == 0) return;
+  std::atomic<uint32_t>& most = slot().needs[gpu].at_once_sms;
+  if (sms > most.load(std::memory_order_relaxed)) most.store(sms, std::memory_order_relaxed);
+}
+
+// The driver has refused a launch as too large for the partition, and takes it in the whole GPU.
+void note_refused(const Grid& grid, int gpu);
+
+// The host has seen some work end. What other threads have in line is said again by their next
+// launch.
+inline void note_end() {
+  for (ShimNeeds& one : slot().needs)
+    if (one.at_once_sms.load(std::memory_order_relaxed) != 0)
+      one.at_once_sms.store(0, std::memory_order_relaxed);
+}
+
+}  // namespace gpushare::shim

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functions of the driver that say how large its GPUs are and how many blocks of a kernel an SM
+// takes, past the wrappers. Any thread.
+#pragma once
+
+#include <cstddef>
+
+#include "intercept/shim/driver/driver_types.h"
+
+namespace gpushare::shim {
+
+struct OccupancyDriver {
+#define GS_OCCUPANCY_FUNCTIONS(X)                               \
+  X(cuCtxGetDevice, (CUdevice*))                                \
+  X(cuDeviceGetAttribute, (int*, CUdevice_attribute, CUdevice)) \
+  X(cuDeviceGetPCIBusId, (char*, int, CUdevice))                \
+  X(cuOccupancyMaxActiveBlocksPerMultiprocessor, (int*, CUfunction, int, std::size_t))
+// NOLINTNEXTLINE(bugprone-macro-parentheses): it is a declarator
+#define GS_MEMBER(name, parameters) CUresult(*name) parameters;
+  GS_OCCUPANCY_FUNCTIONS(GS_MEMBER)
+#undef GS_MEMBER
+};
+
+// Null: the driver is not loaded, or lacks one of them.
+const OccupancyDriver* occupancy_driver();
+
+// A device's entry in ShimSlot::gpus; -1: the agent does not share it.
+int place_in_slot(const OccupancyDriver& driver, CUdevice device);
+
+}  // namespace gpushare::shim

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Widening: programs whose kernels need more SMs at once than their partition has, by what their
+// slots say (ShimNeeds). Either the driver has refused a launch there, or a kernel does not end:
+// the process has launched nothing and a thread has waited for its work for kPatience, nothing
+// holds it, and what it may have running does not fit into its partition at once. That may be a
+// kernel whose blocks wait for each other, which never ends then. Nothing can widen a partition
+// under it; but from now on the program has one that is wide enough, and so have those that are
+// started by the same command of the same user, for as long as the agent lives. A kernel that only
+// takes that long is mistaken for one of these, and its program gets more than it needs.
+//
+// Pure; the agent's one thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shmctl/base/clock.h"
+#include "shmctl/base/process_id.h"
+
+namespace gpushare {
+
+class Widening {
+ public:
+  static constexpr Nanos kPatience = std::chrono::seconds(10);
+  // Commands of which something is remembered; of more nothing is, beyond their own life.
+  static constexpr std::size_t kMostPrograms = 1024;
+
+  struct Seen {
+    ProcessId process;
+    std::string_view program{};  // the name of its command; empty: unknown
+    uint64_t launches = 0;       // only rises
+    bool waits = false;          // a thread waits for its work, and nothing holds that
+    uint32_t refused_sms = 0, at_once_sms = 0;
+    uint32_t has_sms = 0;  // in the partition where it is, or is to go
+  };
+  struct Found {
+    ProcessId process;
+    bool is_stuck = false;  // otherwise the driver has refused a launch
+    uint32_t sms = 0;       // that it needs at once
+    uint32_t has_sms = 0;   // that it had
+  };
+
+  // `seen`: all processes with a slot that is believed. Returns what is new.
+  std::vector<Found> step(Time now, std::span<const Seen> seen);
+  // The SMs that it needs; 0: nothing is known.
+  uint32_t least_sms(const ProcessId& process) const;
+  // For people; empty: there is nothing to say.
+  std::string note(const ProcessId& process) const;
+
+ private:
+  struct Known {
+    uint64_t launches = 0;
+    Time since{};  // nothing was launched since, and it waits
+    uint32_t sms = 0;
+    bool is_stuck = false;  // a kernel of it did not end
+  };
+
+  std::map<ProcessId, Known> known_;
+  std::map<std::string, uint32_t, std::less<>> programs_;  // SMs, by command
+};
+
+}  // namespace gpushare
