@@ -9,32 +9,29 @@ constinit KnownGrids known_grids{};
 constinit std::atomic<uint32_t> captured_sms{0};
 
 // The driver's answer does not depend on where the stream is.
-uint32_t KnownGrids::ask(Entry& entry, const Grid& grid) {
+void KnownGrids::ask(Entry& entry, const Grid& grid) {
   const KeepErrno errno_of_the_program;
   const OccupancyDriver* const driver = occupancy_driver();
   CUdevice device = 0;
-  int blocks_of_sm = 0, all = 0;
-  uint64_t sms = 0;
-  if (driver != nullptr && driver->cuCtxGetDevice(&device) == CUDA_SUCCESS &&
-      driver->cuDeviceGetAttribute(&all, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) ==
-          CUDA_SUCCESS &&
-      driver->cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_of_sm, grid.function,
+  int blocks = 0, all = 0;
+  if (driver == nullptr || driver->cuCtxGetDevice(&device) != CUDA_SUCCESS ||
+      driver->cuDeviceGetAttribute(&all, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) !=
+          CUDA_SUCCESS ||
+      driver->cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, grid.function,
                                                           static_cast<int>(grid.threads),
-                                                          grid.shared_bytes) == CUDA_SUCCESS &&
-      blocks_of_sm > 0)
-    sms = (grid.blocks + static_cast<uint64_t>(blocks_of_sm) - 1) /
-          static_cast<uint64_t>(blocks_of_sm);
-  if (sms > static_cast<uint64_t>(all)) sms = 0;
+                                                          grid.shared_bytes) != CUDA_SUCCESS ||
+      blocks < 0 || all < 0)
+    blocks = 0;
   entry.function.store(nullptr, std::memory_order_relaxed);
-  entry.sms.store(static_cast<uint32_t>(sms), std::memory_order_relaxed);
-  entry.blocks.store(grid.blocks, std::memory_order_relaxed);
+  entry.blocks_of_sm.store(static_cast<uint32_t>(blocks), std::memory_order_relaxed);
+  entry.all_sms.store(static_cast<uint32_t>(all), std::memory_order_relaxed);
+  entry.shape.store(shape_of(grid), std::memory_order_relaxed);
   entry.function.store(grid.function, std::memory_order_release);
-  return static_cast<uint32_t>(sms);
 }
 
 void note_refused(const Grid& grid, int gpu) {
   if (grid.blocks == 0 || gpu < 0) return;
-  const uint32_t sms = known_grids.sms_of(grid);
+  const uint32_t sms = known_grids.sms_of(grid, true);
   std::atomic<uint32_t>& most = slot().needs[gpu].refused_sms;
   if (sms > most.load(std::memory_order_relaxed)) most.store(sms, std::memory_order_relaxed);
 }

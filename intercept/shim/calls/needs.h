@@ -38,36 +38,46 @@ Grid grid_of(const CUlaunchConfig* config, CUfunction function, const Rest&...) 
           config->blockDimX * config->blockDimY * config->blockDimZ, config->sharedMemBytes};
 }
 
-// How many SMs a grid needs at once, of which the driver was asked. Zero bytes know nothing.
+// How many blocks of a function an SM takes, of which the driver was asked once: programs launch
+// few functions with many numbers of blocks. Zero bytes know nothing.
 class KnownGrids {
  public:
-  // 0: it is not known, or the whole GPU has not as many.
-  [[gnu::always_inline]] inline uint32_t sms_of(const Grid& grid) {
+  // How many SMs all blocks of a grid need at once. 0: it is not known, or the whole GPU has not as
+  // many. The driver may load a function when it is asked, so `may_ask` is false during a capture.
+  [[gnu::always_inline]] inline uint32_t sms_of(const Grid& grid, bool may_ask) {
     Entry& entry = entries_[place_of(grid)];
-    if (__builtin_expect(entry.function.load(std::memory_order_relaxed) == grid.function &&
-                             entry.blocks.load(std::memory_order_relaxed) == grid.blocks,
-                         1))
-      return entry.sms.load(std::memory_order_relaxed);
-    return ask(entry, grid);
+    if (__builtin_expect(entry.function.load(std::memory_order_relaxed) != grid.function ||
+                             entry.shape.load(std::memory_order_relaxed) != shape_of(grid),
+                         0)) {
+      if (!may_ask) return 0;
+      ask(entry, grid);
+    }
+    const uint32_t blocks = entry.blocks_of_sm.load(std::memory_order_relaxed);
+    const uint32_t all = entry.all_sms.load(std::memory_order_relaxed);
+    if (blocks == 0 || grid.blocks > uint64_t{blocks} * all) return 0;
+    return (static_cast<uint32_t>(grid.blocks) + blocks - 1) / blocks;
   }
 
  private:
-  static constexpr uint32_t kEntries = 256;
-  // Two threads that write one entry may leave what belongs to two grids. Then a launch counts for
-  // too much or too little, until another grid has the entry.
+  static constexpr uint32_t kEntries = 1024;
+  // Two threads that write one entry may leave what belongs to two functions. Then a launch counts
+  // for too much or too little, until another one has the entry.
   struct Entry {
     std::atomic<CUfunction> function;
-    std::atomic<uint64_t> blocks;
-    std::atomic<uint32_t> sms;
+    std::atomic<uint64_t> shape;
+    std::atomic<uint32_t> blocks_of_sm, all_sms;
   };
 
+  static uint64_t shape_of(const Grid& grid) {
+    return uint64_t{grid.threads} << 32 | grid.shared_bytes;
+  }
   static uint32_t place_of(const Grid& grid) {
-    return static_cast<uint32_t>((reinterpret_cast<uintptr_t>(grid.function) + grid.blocks * 64) *
+    return static_cast<uint32_t>((reinterpret_cast<uintptr_t>(grid.function) + shape_of(grid)) *
                                      0x9E3779B97F4A7C15 >>
                                  40) %
            kEntries;
   }
-  static uint32_t ask(Entry& entry, const Grid& grid);
+  static void ask(Entry& entry, const Grid& grid);
 
   Entry entries_[kEntries];
 };
@@ -79,7 +89,7 @@ extern std::atomic<uint32_t> captured_sms;
 // A launch in a partition of this GPU, by its entry of ShimSlot::gpus, may run from now on.
 [[gnu::always_inline]] inline void note_blocks(const Grid& grid, int gpu, bool is_capturing) {
   if (grid.blocks == 0 || gpu < 0) return;
-  const uint32_t sms = known_grids.sms_of(grid);
+  const uint32_t sms = known_grids.sms_of(grid, !is_capturing);
   std::atomic<uint32_t>& most = is_capturing ? captured_sms : slot().needs[gpu].at_once_sms;
   if (__builtin_expect(sms > most.load(std::memory_order_relaxed), 0))
     most.store(sms, std::memory_order_relaxed);
