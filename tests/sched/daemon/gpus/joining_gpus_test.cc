@@ -124,11 +124,16 @@ TEST_F(JoiningGpusTest, SaysOfNoneThatItRefusesBeforeOneIsOpen) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
   EXPECT_TRUE(gpus_->has_none());
   EXPECT_TRUE(gpus_->first_problem().starts_with("GPU 0 is not open: open a GPU"));
-  listed_->set({}, {1});
+  listed_->set({1, 2}, {1});  // the first one that is open is GPU 0
   testing::internal::CaptureStderr();
   clock_.advance(JoiningGpus::kAgain);
   (void)joined_with(0);
+  listed_->set({}, {1});
   (void)joined_with(2);
+  EXPECT_TRUE(eventually([&] {
+    EXPECT_TRUE(gpus_->look().empty());
+    return gpus_->closed_because(1).starts_with("is not open");
+  }));
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_TRUE(said.contains("GPU 1 is not open")) << said;
   EXPECT_FALSE(said.contains("GPU 0")) << said;
