@@ -80,6 +80,13 @@ std::vector<LimitFinding> check_limits(const DoctorInput& input) {
 
   const std::string closeness = has_log ? "measured by the hardware's switch log"
                                         : "without the switch log, use is estimated";
+  const auto of_partition = [&](const char* key, const char* how,
+                                bool (*uses)(const TenantRecord&)) {
+    return LimitFinding{
+        key, is_spatial, "SM partitions, in programs started with 'gpushare run --shim'",
+        is_spatial ? how : "no GPU is shared so: [gpu.0] sharing = \"spatial\" in gpushare.toml",
+        tenants_where(input, uses)};
+  };
   return {
       {"weight", can_slice, "time slices of the GPU",
        can_slice ? "while at least two programs have work; " + closeness : reason,
@@ -96,10 +103,12 @@ std::vector<LimitFinding> check_limits(const DoctorInput& input) {
                         : "gpushare.ko is " + module,
        tenants_where(input,
                      [](const TenantRecord& t) { return t.memory_max_bytes != kUnknown64; })},
-      {"sm_percent", is_spatial, "SM partitions, in programs started with 'gpushare run --shim'",
-       is_spatial ? "of whole groups of 8 SMs; idle ones are lent"
-                  : "no GPU is shared so: [gpu.0] sharing = \"spatial\" in gpushare.toml",
-       tenants_where(input, [](const TenantRecord& t) { return t.sm_percent != kUnknown32; })},
+      of_partition("sm_percent", "of whole groups of 8 SMs; idle ones are lent",
+                   [](const TenantRecord& t) { return t.sm_percent != kUnknown32; }),
+      of_partition("sm_min", "rounded up to whole groups of 8 SMs",
+                   [](const TenantRecord& t) { return t.sm_min != 0; }),
+      of_partition("sm_shown", "in programs that have started since it was set",
+                   [](const TenantRecord& t) { return t.sm_shown != 0; }),
       {"slo_us", has_targets, "SM partitions, by the policy 'slo' or 'tpot'",
        has_targets ? target_closeness(input.status->snapshot)
                    : "no program with the shim is on a GPU with [gpu.0] sharing = \"spatial\", "

@@ -207,8 +207,8 @@ TEST(GpushareDoctor, FailsWithoutAnAgentAndIsJsonOnDemand) {
                            "{c['state'] for c in d['checks']} <= {'ok', 'warning', 'fail'})",
                            dir.at("doctor.json")});
   EXPECT_EQ(read.out,
-            "None ['weight', 'max', 'priority', 'memory_max', 'sm_percent', 'slo_us', 'phase'] "
-            "True\n")
+            "None ['weight', 'max', 'priority', 'memory_max', 'sm_percent', 'sm_min', 'sm_shown', "
+            "'slo_us', 'phase'] True\n")
       << read.err;
 }
 

@@ -57,6 +57,24 @@ TEST(DoctorLimits, WhatAUserSetsWithoutEffectIsNamed) {
             std::vector<std::string>{"memory_max=100M does not bind: gpushare.ko is not loaded"});
 }
 
+TEST(DoctorLimits, WhatIsSetOfAPartitionBindsWhereThereAreAny) {
+  const Machine machine;
+  DoctorInput input = machine.input();
+  input.status->snapshot.tenants[0].record.sm_min = 20;
+  input.status->snapshot.tenants[1].record.sm_shown = 1;
+  const std::vector<std::pair<std::string, std::string>> settings = {{"sm_min", "20"},
+                                                                     {"sm_shown", "true"}};
+  const auto unbound = [&](bool has_shim) {
+    return without_effect(settings, check_limits(input), has_shim).size();
+  };
+  EXPECT_EQ(limit(input, "sm_min").used_by, std::vector<std::string>{"default"});
+  EXPECT_EQ(limit(input, "sm_shown").used_by, std::vector<std::string>{"research"});
+  EXPECT_EQ(unbound(true), 2u) << "the GPU is shared by time";
+  input.status->snapshot.gpus.emplace_back().sharing = GpuSharing::kSpatial;
+  EXPECT_EQ(unbound(true), 0u);
+  EXPECT_EQ(unbound(false), 2u);
+}
+
 TEST(DoctorLimits, APhaseBindsUnderItsPolicyOnly) {
   const Machine machine;
   DoctorInput input = machine.input();
