@@ -152,9 +152,8 @@ void ShimLink::read(Time now, const Registry& registry) {
     if (found.is_stuck)
       log_warning(
           "process {} ({}): a kernel has not ended for {} s. Its blocks need {} SMs at once, and "
-          "its "
-          "partition has {}: if they wait for each other, it never ends, and the program must be "
-          "started again. Its command has at least {} SMs from now on",
+          "its partition has {}: if they wait for each other, it never ends, and the program must "
+          "be started again. Its command has at least {} SMs from now on",
           found.process.pid, command,
           std::chrono::duration_cast<std::chrono::seconds>(Widening::kPatience).count(), found.sms,
           found.has_sms, found.sms);
@@ -261,10 +260,13 @@ bool ShimLink::takes_freeze(const ProcessId& process, FreezeReason reason) {
 
 // Whether its gate is to be closed, for any reason.
 bool ShimLink::must_stand(const ProcessId& process) const {
+  return is_kept_out(process) || caps_.is_shut(process) || spatial_.is_held(process);
+}
+
+bool ShimLink::is_kept_out(const ProcessId& process) const {
   const auto hold = holds_.find(process);
   return (hold != holds_.end() && hold->second.is_gate_closed) || awaiting_.contains(process) ||
-         caps_.is_shut(process) || turns_.is_shut(process) || frozen_.contains(process) ||
-         spatial_.is_held(process);
+         turns_.is_shut(process) || frozen_.contains(process);
 }
 
 void ShimLink::settle_gate(const ProcessId& process, ShimSlot& slot) {
@@ -301,12 +303,8 @@ void ShimLink::await_turns(Time now) {
 
 Time ShimLink::finish(Time now) {
   await_turns(now);
-  const auto stays = [this](const ProcessId& process) {
-    const auto hold = holds_.find(process);
-    return turns_.is_shut(process) || (hold != holds_.end() && hold->second.is_gate_closed) ||
-           awaiting_.contains(process) || frozen_.contains(process);
-  };
-  const Time next = spatial_.finish(now, stays);
+  const Time next =
+      spatial_.finish(now, [this](const ProcessId& process) { return is_kept_out(process); });
   const Time caps = std::min(enforce_caps(now), take_turns(now));
   for (const ShimClient& client : spatial_.clients()) {
     settle_boundary(client.process, *client.slot);
@@ -321,9 +319,9 @@ Time ShimLink::finish(Time now) {
 Time ShimLink::take_turns(Time now) {
   sharing_.clear();
   for (const ShimClient& client : spatial_.clients()) {
-    if (!is_gated(client.process) || !on_gpu_of(client)) continue;
+    const std::optional<ShimCaps::OnGpu> on_gpu = on_gpu_of(client);
+    if (!on_gpu || !is_gated(client.process)) continue;
     const Tenant& tenant = *tenants_.at(client.tenant);
-    const ShimCaps::OnGpu on_gpu = *on_gpu_of(client);
     ShimTurns::Client one{
         .process = client.process,
         .tenant = client.tenant,
@@ -331,7 +329,7 @@ Time ShimLink::take_turns(Time now) {
         .priority = tenant.settings.priority,
         .has_target = tenant.settings.slo != Micros{} ||
                       (client.said.iterations && client.said.iterations->slo_us != 0),
-        .runs_on = std::min(on_gpu.launch, ShimCaps::kLongestLaunch) / 2};
+        .runs_on = std::min(on_gpu->launch, ShimCaps::kLongestLaunch) / 2};
     look_at_work(now, one);
     for (const uint32_t gpu : client.gpus) {
       if (std::ranges::find(gpus_, gpu) == gpus_.end()) continue;

@@ -95,6 +95,8 @@ class ShimLink final : public ShimProcesses {
   void look_at_work(Time now, ShimTurns::Client& client);
   Time settle_turns(Time now);
   bool must_stand(const ProcessId& process) const;
+  // For another reason than its cap or its partition.
+  bool is_kept_out(const ProcessId& process) const;
   void settle_gate(const ProcessId& process, ShimSlot& slot);
   void settle_boundary(const ProcessId& process, ShimSlot& slot);
 

@@ -179,12 +179,17 @@ bool set_or_max(std::optional<T>& member, std::string_view value, const Parsed& 
   return true;
 }
 
+template <class T>
+bool set_number(T& member, std::string_view value, uint64_t least, uint64_t most) {
+  const auto number = parse_number(value, least, most);
+  if (number) member = static_cast<T>(*number);
+  return number.has_value();
+}
+
 // For each row of the table: set_KEY() returns false, and changes nothing, for a value that is not
 // allowed; text_KEY() writes the value as set_KEY() reads it.
 bool set_weight(TenantSettings& s, std::string_view value) {
-  const auto number = parse_number(value, GPUSHARE_WEIGHT_MIN, GPUSHARE_WEIGHT_MAX);
-  if (number) s.weight = static_cast<uint32_t>(*number);
-  return number.has_value();
+  return set_number(s.weight, value, GPUSHARE_WEIGHT_MIN, GPUSHARE_WEIGHT_MAX);
 }
 std::string text_weight(const TenantSettings& s) { return fmt::format("{}", s.weight); }
 
@@ -232,9 +237,7 @@ bool set_length_us(TenantSettings& s, std::string_view value) {
 std::string text_length_us(const TenantSettings& s) { return fmt::format("{}", s.length.count()); }
 
 bool set_iterations(TenantSettings& s, std::string_view value) {
-  const auto number = parse_number(value, GPUSHARE_ITERATIONS_MIN, GPUSHARE_ITERATIONS_MAX);
-  if (number) s.iterations = *number;
-  return number.has_value();
+  return set_number(s.iterations, value, GPUSHARE_ITERATIONS_MIN, GPUSHARE_ITERATIONS_MAX);
 }
 std::string text_iterations(const TenantSettings& s) { return fmt::format("{}", s.iterations); }
 
@@ -249,9 +252,7 @@ bool set_gang(TenantSettings& s, std::string_view value) {
 std::string text_gang(const TenantSettings& s) { return std::string(name_among(kGangs, s.gang)); }
 
 bool set_sm_min(TenantSettings& s, std::string_view value) {
-  const auto number = parse_number(value, GPUSHARE_SM_MIN_MIN, GPUSHARE_SM_MIN_MAX);
-  if (number) s.sm_min = static_cast<uint32_t>(*number);
-  return number.has_value();
+  return set_number(s.sm_min, value, GPUSHARE_SM_MIN_MIN, GPUSHARE_SM_MIN_MAX);
 }
 std::string text_sm_min(const TenantSettings& s) { return fmt::format("{}", s.sm_min); }
 

@@ -12,15 +12,13 @@ constinit std::atomic<uint32_t> captured_sms{0};
 void KnownGrids::ask(Entry& entry, const Grid& grid) {
   const KeepErrno errno_of_the_program;
   const OccupancyDriver* const driver = occupancy_driver();
-  CUdevice device = 0;
-  int blocks = 0, all = 0;
-  if (driver == nullptr || driver->cuCtxGetDevice(&device) != CUDA_SUCCESS ||
-      driver->cuDeviceGetAttribute(&all, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) !=
-          CUDA_SUCCESS ||
+  const int all = driver == nullptr ? 0 : current_device(*driver).sms;
+  int blocks = 0;
+  if (all == 0 ||
       driver->cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, grid.function,
                                                           static_cast<int>(grid.threads),
                                                           grid.shared_bytes) != CUDA_SUCCESS ||
-      blocks < 0 || all < 0)
+      blocks < 0)
     blocks = 0;
   entry.function.store(nullptr, std::memory_order_relaxed);
   entry.blocks_of_sm.store(static_cast<uint32_t>(blocks), std::memory_order_relaxed);
@@ -31,9 +29,7 @@ void KnownGrids::ask(Entry& entry, const Grid& grid) {
 
 void note_refused(const Grid& grid, int gpu) {
   if (grid.blocks == 0 || gpu < 0) return;
-  const uint32_t sms = known_grids.sms_of(grid, true);
-  std::atomic<uint32_t>& most = slot().needs[gpu].refused_sms;
-  if (sms > most.load(std::memory_order_relaxed)) most.store(sms, std::memory_order_relaxed);
+  raise(slot().needs[gpu].refused_sms, known_grids.sms_of(grid, true));
 }
 
 }  // namespace gpushare::shim

@@ -86,21 +86,23 @@ extern KnownGrids known_grids;
 // The most that any launch needed which a graph of this process may repeat.
 extern std::atomic<uint32_t> captured_sms;
 
+// What another thread says in the same instant may be lost, until its next launch.
+[[gnu::always_inline]] inline void raise(std::atomic<uint32_t>& most, uint32_t sms) {
+  if (__builtin_expect(sms > most.load(std::memory_order_relaxed), 0))
+    most.store(sms, std::memory_order_relaxed);
+}
+
 // A launch in a partition of this GPU, by its entry of ShimSlot::gpus, may run from now on.
 [[gnu::always_inline]] inline void note_blocks(const Grid& grid, int gpu, bool is_capturing) {
   if (grid.blocks == 0 || gpu < 0) return;
-  const uint32_t sms = known_grids.sms_of(grid, !is_capturing);
-  std::atomic<uint32_t>& most = is_capturing ? captured_sms : slot().needs[gpu].at_once_sms;
-  if (__builtin_expect(sms > most.load(std::memory_order_relaxed), 0))
-    most.store(sms, std::memory_order_relaxed);
+  raise(is_capturing ? captured_sms : slot().needs[gpu].at_once_sms,
+        known_grids.sms_of(grid, !is_capturing));
 }
 
 // The same for a graph.
 inline void note_graph(int gpu) {
   const uint32_t sms = captured_sms.load(std::memory_order_relaxed);
-  if (gpu < 0 || sms == 0) return;
-  std::atomic<uint32_t>& most = slot().needs[gpu].at_once_sms;
-  if (sms > most.load(std::memory_order_relaxed)) most.store(sms, std::memory_order_relaxed);
+  if (gpu >= 0 && sms != 0) raise(slot().needs[gpu].at_once_sms, sms);
 }
 
 // The driver has refused a launch as too large for the partition, and takes it in the whole GPU.

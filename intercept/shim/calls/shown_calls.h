@@ -32,14 +32,9 @@ inline int shown_sms(CUdevice device, int all) {
 // A number that is in proportion to the SMs of the current context's device, rounded down.
 inline int shown_part(int of_all) {
   const OccupancyDriver* const driver = occupancy_driver();
-  CUdevice device = 0;
-  int all = 0;
-  if (driver == nullptr || driver->cuCtxGetDevice(&device) != CUDA_SUCCESS ||
-      driver->cuDeviceGetAttribute(&all, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) !=
-          CUDA_SUCCESS ||
-      all <= 0)
-    return of_all;
-  return static_cast<int>(int64_t{of_all} * shown_sms(device, all) / all);
+  const CurrentDevice at = driver == nullptr ? CurrentDevice{} : current_device(*driver);
+  if (at.sms == 0) return of_all;
+  return static_cast<int>(int64_t{of_all} * shown_sms(at.device, at.sms) / at.sms);
 }
 
 template <int index, class Signature>

@@ -26,6 +26,33 @@ enum class Lookup { kNotYet, kComplete, kMissing };
 Lookup fill_table(std::atomic<Lookup>& state, void** table, const char* const* names, size_t count,
                   size_t needed);
 
+// Functions of the driver that are looked up together, once; `Table` has nothing but pointers to
+// them. Any thread.
+template <class Table>
+class DriverTable {
+ public:
+  static constexpr size_t kCount = sizeof(Table) / sizeof(void*);
+
+  // In the order of the table, of which the last ones may be `optional`.
+  explicit constexpr DriverTable(const char* const (&names)[kCount], size_t optional = 0)
+      : names_(names), needed_(kCount - optional) {}
+  Lookup look_up() {
+    return fill_table(state_, reinterpret_cast<void**>(&found_), names_, kCount, needed_);
+  }
+  // Null: the driver is not loaded, or lacks one that is needed.
+  const Table* get() {
+    Lookup now = state_.load(std::memory_order_acquire);
+    if (now == Lookup::kNotYet) now = look_up();
+    return now == Lookup::kComplete ? &found_ : nullptr;
+  }
+
+ private:
+  const char* const* const names_;
+  const size_t needed_;
+  Table found_{};
+  std::atomic<Lookup> state_{Lookup::kNotYet};
+};
+
 // A function of the driver that is looked up once. Any thread.
 template <class Function>
 class DriverFunction {

@@ -3,31 +3,31 @@
 
 #include <strings.h>
 
-#include <atomic>
-#include <iterator>
-
 #include "intercept/shim/driver/lookup.h"
 #include "intercept/shim/link/attach.h"
 
 namespace gpushare::shim {
 namespace {
 
-constexpr const char* kNames[] = {
 #define GS_NAME(name, parameters) #name,
-    GS_OCCUPANCY_FUNCTIONS(GS_NAME)
+constexpr const char* kNames[] = {GS_OCCUPANCY_FUNCTIONS(GS_NAME)};
 #undef GS_NAME
-};
 
-constinit OccupancyDriver found{};
-constinit std::atomic<Lookup> state{Lookup::kNotYet};
-static_assert(sizeof found == sizeof(void*) * std::size(kNames));
+constinit DriverTable<OccupancyDriver> table(kNames);
 
 }  // namespace
 
-const OccupancyDriver* occupancy_driver() {
-  const Lookup now = fill_table(state, reinterpret_cast<void**>(&found), kNames, std::size(kNames),
-                                std::size(kNames));
-  return now == Lookup::kComplete ? &found : nullptr;
+const OccupancyDriver* occupancy_driver() { return table.get(); }
+
+CurrentDevice current_device(const OccupancyDriver& driver) {
+  CurrentDevice at;
+  int sms = 0;
+  if (driver.cuCtxGetDevice(&at.device) == CUDA_SUCCESS &&
+      driver.cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, at.device) ==
+          CUDA_SUCCESS &&
+      sms > 0)
+    at.sms = sms;
+  return at;
 }
 
 int place_in_slot(const OccupancyDriver& driver, CUdevice device) {

@@ -24,6 +24,13 @@ struct OccupancyDriver {
 // Null: the driver is not loaded, or lacks one of them.
 const OccupancyDriver* occupancy_driver();
 
+// The device of the current context, and how many SMs it has; 0: that is not known.
+struct CurrentDevice {
+  CUdevice device = 0;
+  int sms = 0;
+};
+CurrentDevice current_device(const OccupancyDriver& driver);
+
 // A device's entry in ShimSlot::gpus; -1: the agent does not share it.
 int place_in_slot(const OccupancyDriver& driver, CUdevice device);
 
