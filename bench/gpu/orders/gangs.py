@@ -6,8 +6,9 @@ cap-40        the job under a cap of 40 %, beside an endless program on each GPU
 weights-1-1   weights of 100 and 100 beside the same; weights-1-3 and weights-3-1 likewise
 jobs-1-1      beside another such job on the same GPUs; jobs-1-3 and jobs-3-1 likewise
 
-Of each: steps/s as a part of what is due (share x alone), the 99th percentile of a step, the longest step, the shares by
-the agent's records, and whether the losses are those of the job alone. --off leaves each GPU to itself, for comparison.
+Of each: steps/s as a part of what is due (share x alone), the 99th percentile of a step, the longest step, what each tenant
+has of each GPU by the agent's records, and whether the losses are those of the job alone. --off leaves each GPU to itself,
+for comparison.
 Needs root, torch with NCCL, and two GPUs that nobody else uses.
 """
 import json
@@ -21,6 +22,7 @@ import record
 import rig
 
 SECONDS = 20
+ASIDE = 2  # seconds at the begin and the end of the job that do not count for the shares
 # The job's settings, its neighbours', whether these are a job, and what is due to the first.
 ROWS = {
     "cap-40": ('max = "40%"', "", False, 0.4),
@@ -49,6 +51,22 @@ def alone(build):
         return job.take(SECONDS + 120)
 
 
+def gpu_times(agent):
+    """When it is (ns), and what each tenant has had of each GPU until then."""
+    status = json.loads(agent.ask("status", "--json").stdout)
+    return time.monotonic_ns(), {(tenant["name"], gpu["gpu"]): gpu["gpu_time_ns"] for tenant in status["tenants"]
+                                 for gpu in tenant["gpus"]}
+
+
+def shares(earlier, later):
+    """By tenant, the percentages of each GPU between two answers of gpu_times()."""
+    passed, found = later[0] - earlier[0], {}
+    for (name, gpu), had in sorted(later[1].items()):
+        if name in ("a", "b"):
+            found.setdefault(name, []).append(round(100 * (had - earlier[1].get((name, gpu), 0)) / passed, 1))
+    return found
+
+
 def measure(build, row, single, gangs):
     own, others, are_jobs, share = ROWS[row]
     config = f'[agent]\ngangs = "{gangs}"\n[tenant.a]\n{own}\n[tenant.b]\n{others}\n'
@@ -64,8 +82,10 @@ def measure(build, row, single, gangs):
             else:
                 time.sleep(5)  # until they have measured their kernels
             job.tell("go")
-            time.sleep(SECONDS / 2)
-            status = json.loads(agent.ask("status", "--json").stdout or "{}")
+            time.sleep(ASIDE)
+            earlier = gpu_times(agent)
+            time.sleep(SECONDS - 2 * ASIDE)
+            later = gpu_times(agent)
             said = job.take(SECONDS + 120)
             other = neighbours[0].take(SECONDS + 120) if are_jobs else None
         finally:
@@ -79,8 +99,7 @@ def measure(build, row, single, gangs):
               "step_p99_ms": record.quantile(said["ms"], 0.99), "step_max_ms": max(said["ms"]),
               "alone_step_ms": record.quantile(single["ms"], 0.5),
               "losses_equal": said["losses"] == single["losses"],
-              "processes": [{key: one.get(key) for key in ("pid", "gpu", "tenant", "share", "target", "freezes")}
-                            for one in status.get("processes", [])]}
+              "shares_pct": shares(earlier, later)}
     if other is not None:
         result["other_of_due"] = other["steps"] / SECONDS / ((1 - share) * full)
     return result
@@ -95,7 +114,7 @@ def main():
     single = alone(options.build)
     for row in options.only:
         result = {"row": row, "gangs": gangs} | measure(options.build, row, single, gangs)
-        print({key: value for key, value in result.items() if key != "processes"})
+        print(result, flush=True)
         command = f"bench/gpu/orders/gangs.py build --only {row}{' --off' * options.off} --out FILE"
         record.Record(options.out).write(record.origin(command, options.commit) | result)
 

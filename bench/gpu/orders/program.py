@@ -9,7 +9,7 @@ vgg11_25     any model of Salus' list at its batch (trace.py --models), trained 
 
 A program prints {"ready": true} when it is warm, waits for a line, makes its iterations, and prints stamps of the GPU's
 own clock (%globaltimer), its losses as hexadecimal floats, and when each iteration had ended. A kernel of one thread
-before each product or layer writes the clock, and another one at each end; they are launched through the driver like
+before each product or layer and behind each gradient writes the clock, and another one at each end; they are launched through the driver like
 all others. They are two, because one kernel at both places would hide where the iteration begins: the step from the last
 kernel to the first would be one that also happens inside, where a layer launches nothing.
 """
@@ -103,6 +103,8 @@ class Training:
         for part in self.model.modules():
             if not list(part.children()):
                 part.register_forward_pre_hook(lambda *_: stamp())
+        for parameter in self.model.parameters():
+            parameter.register_post_accumulate_grad_hook(lambda _: stamp())
         self.optimiser = torch.optim.SGD(self.model.parameters(), lr=1e-3, momentum=0.9)
 
     def step(self):
@@ -218,6 +220,8 @@ def main():
 
     def next_stamp(kernel=clock):
         nonlocal count
+        if count == len(stamps):
+            sys.exit(f"more than {len(stamps)} stamps: fewer --iterations are needed")
         kernels.launch(kernel, base + 8 * count)
         count += 1
 
