@@ -300,7 +300,9 @@ TEST_F(CreditSystem, WhereSmsAreSharedAHigherPriorityGoesFirst) {
   ASSERT_TRUE(goes_on());
   ASSERT_TRUE(eventually([&] { return kernels() > 200; }));
   ASSERT_TRUE(rig_.answers(R"({"op":"set","tenant":"a","settings":{"priority":"high"}})", "true"));
-  EXPECT_TRUE(eventually([&] { return (slot->gate & 1) != 0 && slot->waiting == 1; }));
+  // It stands at its gate, or waits for a kernel that waits on the GPU.
+  EXPECT_TRUE(eventually(
+      [&] { return (slot->gate & 1) != 0 && (slot->waiting == 1 || slot->waits == 1); }));
   const uint64_t before = launches_of(*slot), kernels_before = kernels();
   EXPECT_TRUE(eventually([&] { return kernels() > kernels_before + 100; }));
   // Not none: where the host of the other one is late, that has nothing in line for a moment.
