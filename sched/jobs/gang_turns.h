@@ -72,7 +72,7 @@ class GangTurns {
     double share = -1;   // measured over the last second; < 0: unknown
     double rate = 1;     // of the time in which it may run, the part that it uses
     double target = -1;  // by the last plan; < 0: unknown
-    bool is_capped = false;  // by the last plan: it is frozen for its cap
+    bool is_capped = false;  // its cap is used up: the plan of this step freezes it for that
   };
 
   // Each process once for each GPU.

@@ -30,14 +30,13 @@ Nanos until_empty(const CapView& cap) {
   return times(std::max(cap.tokens, Nanos::zero()), 1 / (1 - cap.fraction));
 }
 
+bool is_shut(const CapView& cap, bool was_shut) {
+  if (was_shut) return cap.tokens + kRounding < resume_level(cap);
+  return cap.tokens < Nanos::zero();
+}
+
 bool CapGate::update(uint32_t slot, const std::optional<CapView>& cap) {
-  if (!cap) {
-    is_shut_[slot] = false;
-  } else if (is_shut_[slot]) {
-    is_shut_[slot] = cap->tokens + kRounding < resume_level(*cap);
-  } else {
-    is_shut_[slot] = cap->tokens < Nanos::zero();
-  }
+  is_shut_[slot] = cap && gpushare::is_shut(*cap, is_shut_[slot]);
   return is_shut_[slot];
 }
 

@@ -24,6 +24,9 @@ Nanos until_resume(const CapView& cap);
 // How long until the bucket is empty at the earliest (the GPU all to itself). Nanos::max(): never.
 Nanos until_empty(const CapView& cap);
 
+// Whether it must not run now, by whether it was not to run until now.
+bool is_shut(const CapView& cap, bool was_shut);
+
 // The hysteresis' memory, by slot.
 class CapGate {
  public:

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <string>
 
+#include "sched/policy/cap_gate.h"
+
 namespace gpushare {
 
 void GangFreezes::see(const OnGpu& on, bool is_auto, Time now) {
@@ -12,7 +14,7 @@ void GangFreezes::see(const OnGpu& on, bool is_auto, Time now) {
     const Member& member = state_.members.at({process.process, on.gpu});
     const Tenant* const tenant = state_.tenants.at(process.tenant);
     const TenantGang gang = tenant == nullptr ? TenantGang::kAuto : tenant->settings.gang;
-    const auto cap = tenant == nullptr ? std::nullopt : tenant->cap_on(on.gpu);
+    const CapView* const cap = on.views->cap_of(process.tenant);
     GangTurns::Key job{.tenant = gang == TenantGang::kTrue ? process.tenant + 1 : 0};
     if (job.tenant == 0) job.run = member.run;
     if (job.tenant == 0 && member.run == 0) job.process = process.process;
@@ -28,12 +30,12 @@ void GangFreezes::see(const OnGpu& on, bool is_auto, Time now) {
          .tenant = tenant == nullptr ? std::string_view() : tenant->name,
          .can_hold = process.can_control && !process.is_frozen_by_user &&
                      !charging_.is_serving(process.process) && !charging_.is_gated(process.process),
-         .cap = cap ? cap->fraction() : 1,
+         .cap = cap == nullptr ? 1 : cap->fraction,
          .used = process.used,
          .share = process.share,
          .rate = state_.accounting[on.gpu].sampled_rate(process.process.pid, now),
          .target = member.target,
-         .is_capped = member.freeze == FreezeReason::kCap});
+         .is_capped = cap != nullptr && is_shut(*cap, member.freeze == FreezeReason::kCap)});
   }
 }
 

@@ -103,4 +103,9 @@ void Views::add_tenants(uint32_t gpu, const Tenants& tenants, const Region& regi
   }
 }
 
+const CapView* Views::cap_of(uint32_t tenant) const {
+  const auto at = std::ranges::lower_bound(tenants_, tenant, {}, &TenantView::id);
+  return at == tenants_.end() || at->id != tenant || !at->cap ? nullptr : &*at->cap;
+}
+
 }  // namespace gpushare

@@ -106,6 +106,31 @@ TEST(Gangs, ACappedOneThatIsAloneStopsOnAllItsGpusAtOnce) {
   EXPECT_LE(rate, 0.41);
 }
 
+// What its bucket is charged and the switch log does not show, as of work that is not believed to
+// be none, leaves it less than what is owed to it: it is its cap that ends its turns.
+TEST(Gangs, WhenItsCapEndsItsTurnTheOthersGoOn) {
+  GangRig rig(2);
+  rig.start();
+  const auto& job = rig.add_job("job", {{"max", "40%"}}, {0, 1});
+  rig.add_busy("one", {}, 0);
+  rig.add_busy("two", {}, 1);
+  const auto had_of = [&](int tenths) {  // seconds of the neighbours, on the poorer GPU
+    double had[2] = {0, 0};
+    for (int i = 0; i < tenths; ++i) {
+      const auto shares = rig.measure(100ms);
+      for (const uint32_t gpu : {0U, 1U}) {
+        had[gpu] += shares[2 + gpu] / 10;
+        rig.region->tenants[rig.tenants.find("job").value()].buckets[gpu].charge(2ms);
+      }
+    }
+    return std::min(had[0], had[1]);
+  };
+  had_of(30);
+  const uint64_t steps = job.steps();
+  EXPECT_GE(had_of(50) / 5, 0.62 - 2 * kPoint);
+  EXPECT_GE(static_cast<double>(job.steps() - steps) * 0.03405 / 5, kLeast * 0.38);
+}
+
 // In virtual time the driver's calls for four GPUs come one after the other, which costs it some.
 TEST(Gangs, OnFourGpusBesideOneProgram) {
   GangRig rig(4);
