@@ -327,7 +327,8 @@ TEST_F(CreditSystem, AFreezeHoldsAProgramThatOpensItsOwnGate) {
     open_credit(*slot);
     std::this_thread::sleep_for(5ms);
   }
-  EXPECT_LT(kernels(), frozen_at + 30) << "it says now what had ended before; 250 are due";
+  EXPECT_LT(kernels(), frozen_at + 100)
+      << "it says now what had ended before, at most the 64 in line; 250 are due";
   ::munmap(slot, kShimSlotBytes);
   ASSERT_TRUE(rig_.answers(R"({"op":"thaw","tenant":"a"})", "true"));
   const uint64_t before = kernels();

@@ -36,6 +36,11 @@ class TpotSystem : public ::testing::Test {
            std::to_string(part("model").phase) + "\n" + rig_.output("agent.log") +
            rig_.output("steps.log");
   }
+  // What it has in line takes 13 ms on the 8 SMs that it has beside prompts, and so less than a
+  // pause. With kernels of 500 us it would be 66 ms, and it would be in no pause where it is to go.
+  std::unique_ptr<Child> start_rest() {
+    return rig_.start_with_shim("spin", {"--kernel-us", "100", "--seconds", "1000"});
+  }
   // Answers so many requests, one each 60 ms.
   std::unique_ptr<Child> read_prompts(int count) {
     return rig_.start_with_shim(
@@ -48,7 +53,7 @@ class TpotSystem : public ::testing::Test {
 
 TEST_F(TpotSystem, BetweenTwoPromptsAnotherProgramHasTheirSms) {
   rig_.start_agent();
-  const auto rest = rig_.start_with_shim("spin", {"--kernel-us", "500", "--seconds", "1000"});
+  const auto rest = start_rest();
   auto prompts = read_prompts(100'000);  // for as long as a busy machine needs to show it
   EXPECT_TRUE(eventually([&] { return part("prompts").sms_entitled == 120; })) << seen();
   EXPECT_EQ(part("prompts").phase, static_cast<uint32_t>(ShimPhase::kPrefill));
@@ -65,7 +70,7 @@ TEST_F(TpotSystem, BetweenTwoPromptsAnotherProgramHasTheirSms) {
 // It may stand at its gate at any of these moments.
 TEST_F(TpotSystem, WhoLendsIsHeldByNobodyWhenAgentAndSupervisorAreKilled) {
   rig_.start_agent();
-  const auto rest = rig_.start_with_shim("spin", {"--kernel-us", "500", "--seconds", "1000"});
+  const auto rest = start_rest();
   const auto prompts = read_prompts(200);
   EXPECT_TRUE(eventually([&] { return part("prompts").sms_in_use <= kOneGroup; })) << seen();
   rig_.gpushared->signal(SIGKILL);
