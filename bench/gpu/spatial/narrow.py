@@ -23,7 +23,7 @@ sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[2]))
 import rig
 from record import Record, origin
 
-BARRIER = pathlib.Path(__file__).resolve().parent / "barrier.py"
+BARRIER = pathlib.Path(__file__).resolve().parents[3] / "tests/gpu/programs/barrier.py"
 CONFIG = '[gpu.0]\nsharing = "spatial"\n[tenant.a]\nsm_percent = 25\n{}\n[tenant.b]\nsm_percent = 75\n'
 BLOCKS = 264
 TORCH = """
