@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <random>
 #include <string>
 #include <thread>
@@ -248,19 +249,27 @@ class CreditSystem : public MpsSystem {
       return kernels() == before;
     });
   }
-  // As the program itself has it; nullptr: it has none.
-  static ShimSlot* slot_of(const Child& program) {
+  struct Unmap {
+    void operator()(ShimSlot* slot) const { ::munmap(slot, kShimSlotBytes); }
+  };
+  using MappedSlot = std::unique_ptr<ShimSlot, Unmap>;
+  // As the program itself has it; nullptr: it has none. It asks for another one when the agent is
+  // late for half a second, as on a busy machine: the one that was beaten last counts.
+  static MappedSlot slot_of(const Child& program) {
     const std::string folder = "/proc/" + std::to_string(program.pid());
     std::ifstream maps(folder + "/maps");
+    MappedSlot newest;
     for (std::string line; std::getline(maps, line);) {
       if (!line.contains("gpushare-shim")) continue;
       const Fd file(::open((folder + "/map_files/" + line.substr(0, line.find(' '))).c_str(),
                            O_RDWR | O_CLOEXEC));
-      void* slot =
+      void* const slot =
           ::mmap(nullptr, kShimSlotBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-      if (slot != MAP_FAILED) return static_cast<ShimSlot*>(slot);
+      if (slot == MAP_FAILED) continue;
+      MappedSlot found(static_cast<ShimSlot*>(slot));
+      if (newest == nullptr || found->beat_ns > newest->beat_ns) newest = std::move(found);
     }
-    return nullptr;
+    return newest;
   }
 };
 
@@ -291,26 +300,32 @@ TEST_F(CreditSystem, WhereSmsAreSharedAHigherPriorityGoesFirst) {
       rig_.start_with_shim("spin", {"--kernel-us", "2000", "--depth", "64", "--ns-per-unit",
                                     "129.293", "--seconds", "1000", "--report-ms", "10"});
   have_clients({high->pid(), low->pid()});
-  ShimSlot* slot = nullptr;
-  ASSERT_TRUE(eventually([&] { return (slot = slot_of(*low)) != nullptr; }));
-  const auto goes_on = [&] {
-    const uint64_t before = launches_of(*slot);
-    return eventually([&] { return launches_of(*slot) > before + 20; });
+  const auto launches = [&] {
+    const MappedSlot slot = slot_of(*low);
+    return slot == nullptr ? 0 : launches_of(*slot);
   };
-  ASSERT_TRUE(goes_on());
+  const auto goes_on = [&] {
+    const uint64_t before = launches();
+    return eventually([&] {
+      const uint64_t now = launches();
+      return now < before || now > before + 20;  // fewer: in another slot
+    });
+  };
+  ASSERT_TRUE(eventually([&] { return launches() > 20; }));
   ASSERT_TRUE(eventually([&] { return kernels() > 200; }));
   ASSERT_TRUE(rig_.answers(R"({"op":"set","tenant":"a","settings":{"priority":"high"}})", "true"));
   // It stands at its gate, or waits for a kernel that waits on the GPU.
-  EXPECT_TRUE(eventually(
-      [&] { return (slot->gate & 1) != 0 && (slot->waiting == 1 || slot->waits == 1); }));
-  const uint64_t before = launches_of(*slot), kernels_before = kernels();
+  EXPECT_TRUE(eventually([&] {
+    const MappedSlot slot = slot_of(*low);
+    return slot != nullptr && (slot->gate & 1) != 0 && (slot->waiting == 1 || slot->waits == 1);
+  }));
+  const uint64_t before = launches(), kernels_before = kernels();
   EXPECT_TRUE(eventually([&] { return kernels() > kernels_before + 100; }));
   // Not none: where the host of the other one is late, that has nothing in line for a moment.
-  EXPECT_LT(launches_of(*slot) - before, 20u) << "and some hundreds otherwise";
+  EXPECT_LT(launches(), before + 20) << "and some hundreds otherwise";
   ASSERT_TRUE(
       rig_.answers(R"({"op":"set","tenant":"a","settings":{"priority":"normal"}})", "true"));
   EXPECT_TRUE(goes_on());
-  ::munmap(slot, kShimSlotBytes);
 }
 
 // The program can open its gate itself, as this does for it, and runs nothing all the same.
@@ -319,17 +334,16 @@ TEST_F(CreditSystem, AFreezeHoldsAProgramThatOpensItsOwnGate) {
   ASSERT_TRUE(eventually([&] { return kernels() > 200; }));
   ASSERT_TRUE(rig_.answers(R"({"op":"freeze","tenant":"a"})", "true"));
   EXPECT_TRUE(stands());
-  ShimSlot* const slot = slot_of(*program);
-  ASSERT_NE(slot, nullptr);
   const uint64_t frozen_at = kernels();
   for (int i = 0; i < 100; ++i) {
+    const MappedSlot slot = slot_of(*program);
+    ASSERT_NE(slot, nullptr);
     if ((slot->gate & 1) != 0) slot->gate.fetch_add(1);
     open_credit(*slot);
     std::this_thread::sleep_for(5ms);
   }
   EXPECT_LT(kernels(), frozen_at + 100)
       << "it says now what had ended before, at most the 64 in line; 250 are due";
-  ::munmap(slot, kShimSlotBytes);
   ASSERT_TRUE(rig_.answers(R"({"op":"thaw","tenant":"a"})", "true"));
   const uint64_t before = kernels();
   EXPECT_TRUE(eventually([&] { return kernels() > before + 100; }));
