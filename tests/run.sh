@@ -241,7 +241,7 @@ while read -r stage status <&9; do
     ;;
   esac
 done
-wait "$beside"
+wait "$beside" 2>/dev/null  # the shell may have forgotten one that ended long ago
 beside=
 fuzzing=
 if [ -n "${is_built[address,undefined]-}" ]; then
