@@ -56,7 +56,8 @@ def origin(command=None, commit=None):
 
 class Record:
     """The line of one run in a file. Writing it again replaces it, so that a run can keep what it has so far; no other
-    run may add itself to the file meanwhile. Without a path nothing is written."""
+    run may add itself to the file meanwhile. Without a path nothing is written. Where the repository and Python lie on
+    this machine is left out of it, as in command lines that an agent has logged."""
 
     def __init__(self, path):
         self.path, self.begin = path, None
@@ -68,7 +69,8 @@ class Record:
             if self.begin is None:
                 self.begin = file.tell()
             file.truncate(self.begin)
-            file.write((json.dumps(run, ensure_ascii=False) + "\n").encode())
+            line = json.dumps(run, ensure_ascii=False)
+            file.write((line.replace(f"{HERE.parent}/", "").replace(sys.executable or "python3", "python3") + "\n").encode())
 
 
 def runs(path):

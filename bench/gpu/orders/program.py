@@ -9,9 +9,9 @@ vgg11_25     any model of Salus' list at its batch (trace.py --models), trained 
 
 A program prints {"ready": true} when it is warm, waits for a line, makes its iterations, and prints stamps of the GPU's
 own clock (%globaltimer), its losses as hexadecimal floats, and when each iteration had ended. A kernel of one thread
-before each product or layer and behind each gradient writes the clock, and another one at each end; they are launched through the driver like
-all others. They are two, because one kernel at both places would hide where the iteration begins: the step from the last
-kernel to the first would be one that also happens inside, where a layer launches nothing.
+before each product or layer and behind each gradient writes the clock, and another one at each end; they are launched
+through the driver like all others. They are two, because one kernel at both places would hide where the iteration begins:
+the step from the last kernel to the first would be one that also happens inside, where a layer launches nothing.
 """
 import argparse
 import ctypes

@@ -77,7 +77,7 @@ def too_narrow(build):
         with rig.Program(agent.command("a", barrier("--blocks", BLOCKS))) as program:
             program.take(rig.READY_S)
             program.tell("go")
-            began, note, said = time.monotonic(), "", {}
+            began, note = time.monotonic(), ""
             while "SMs" not in note and time.monotonic() < began + 40 and not program.has_ended():
                 time.sleep(0.1)
                 note = note_of(agent, "a")
