@@ -132,9 +132,9 @@ void GangTurns::find_gangs(std::span<const Seen> all) {
     gang.gpus = job.busy;
     // What its bucket was charged may be more than what it is known to have used. So its turn ends
     // here with what is owed as well: otherwise each one would be cut short.
-    if (job.is_capped && !std::exchange(gang.is_capped, job.is_capped) && gang.has_rivals)
+    const bool was_capped = std::exchange(gang.is_capped, job.is_capped);
+    if (gang.is_capped && !was_capped && gang.has_rivals)
       gang.owed_ns = std::min(gang.owed_ns, -swing_ns(gang));
-    gang.is_capped = job.is_capped;
     gang.share = 1;
     for (const auto& [gpu, share] : job.shares) gang.share = std::min(gang.share, share);
     gang.is_at_cap = gang.share >= kNearCap * job.cap;

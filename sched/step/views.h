@@ -36,8 +36,8 @@ class Views {
     return {.now = now, .tenants = tenants_, .processes = processes_, .gpu = gpu, .jobs = jobs_};
   }
   std::span<const ProcessView> processes() const { return processes_; }
-  // What is left to a tenant of its cap; nullptr: it has none, or nothing
-  // here. Valid until the next change.
+  // What is left to a tenant of its cap; nullptr: it has none, or nothing here. Valid until the
+  // next change.
   const CapView* cap_of(uint32_t tenant) const;
 
  private:
