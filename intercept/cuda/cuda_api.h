@@ -297,6 +297,7 @@ enum CUgraphExecUpdateResult : unsigned {
   CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED = 2,
   CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED = 3,
   CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED = 5,
+  CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE = 7,
 };
 
 struct CUDA_KERNEL_NODE_PARAMS_v2 {
@@ -308,6 +309,10 @@ struct CUDA_KERNEL_NODE_PARAMS_v2 {
   void** extra;
   CUkernel kern;  // used when `func` is null
   CUcontext ctx;
+};
+struct CUgraphEdgeData {
+  unsigned char from_port, to_port, type;  // all 0: the node begins when the other has ended
+  unsigned char reserved[5];
 };
 struct CUDA_MEMCPY3D_v2 {
   size_t srcXInBytes, srcY, srcZ, srcLOD;

@@ -28,6 +28,23 @@ for kind in legacy per-thread blocking non-blocking; do
   done
 done
 
+echo "# SMs of graphs by how they were made; one within another stays in the whole GPU"
+for pair in captured:6:16 built:6:16 captured:7fff:120 built:8000:12 within:6:132; do
+  by=${pair%%:*} rest=${pair#*:}
+  seen=$($drive --features partitions --groups "${rest%:*}" -- "$work/sms" --launches 3 --by "$by" 2>&1)
+  most=$(echo "$seen" | field most)
+  verdict "sms, graph that is $by, groups ${rest%:*}: ${rest#*:}" "$([ "$most" = "${rest#*:}" ] && echo 1 || echo 0)" "$most $(echo "$seen" | tail -1 | cut -c1-200)"
+done
+seen=$("$work/execs" --steps ${STEPS:-4000} 2>&1)
+verdict "execs, alone" "$([ $? = 0 ] && echo 1 || echo 0)" "$(echo "$seen" | tail -1 | cut -c1-200)"
+for seed in 1 2 3 4; do
+  for every in 100 1000 30000; do
+    seen=$($drive --features gate,partitions --move-us $every --seed $seed -- "$work/execs" --seed $seed --steps ${STEPS:-4000} 2>&1)
+    code=$?
+    verdict "execs, moves every $every us, seed $seed" "$([ $code = 0 ] && echo 1 || echo 0)" "$(echo "$seen" | tail -2 | tr '\n' ' ' | cut -c1-250)"
+  done
+done
+
 echo "# streams, events, copies and the legacy stream in order, under random moves"
 for seed in 1 2 3 4; do
   for every in 100 1000; do

@@ -16,15 +16,18 @@ constexpr unsigned kThreads = 1024;
 
 struct Settings {
   uint64_t launches = 20, units = 2000, pause_us = 0, device = 0;
-  std::string stream = "non-blocking";
+  std::string stream = "non-blocking", by = "launch";
 
   explicit Settings(Flags& flags) {
     flags.add("--launches", &launches, "kernels, one after the other; each is one line", "--units",
               &units, "how long a block stays, in units of 8 rounds", "--pause-us", &pause_us,
               "between two kernels", "--stream", &stream,
-              "legacy, per-thread, blocking or non-blocking");
+              "legacy, per-thread, blocking or non-blocking", "--by", &by,
+              "launch, or a graph: captured, built, or within another one");
     flags.parse(&device);
     if (launches == 0) flags.fail("--launches must be at least 1");
+    if (by != "launch" && by != "captured" && by != "built" && by != "within")
+      flags.fail("--by is launch, captured, built or within");
     if (units == 0 || units > 1u << 30) flags.fail("--units must be 1 to 1073741824");
   }
 };
@@ -45,20 +48,72 @@ std::string digits(const std::vector<uint32_t>& words) {
   return text;
 }
 
+// The kernel, launched or as a graph of its own.
+class Noting {
+ public:
+  Noting(const Settings& s, const GpuSession& session, CUdeviceptr seen)
+      : kernel_(session.kernel("gs_sms")),
+        shape_{kBlocksPerSm * session.sm_count(), kThreads},
+        seen_(seen),
+        units_(static_cast<uint32_t>(s.units)) {
+    if (s.by == "launch") return;
+    CUgraph graph = nullptr;
+    if (s.by == "captured") {
+      const CUstream stream = session.new_stream(CU_STREAM_NON_BLOCKING);
+      check(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+            "cuStreamBeginCapture_v2");
+      launch(kernel_, shape_, stream, seen_, units_);
+      check(cuStreamEndCapture(stream, &graph), "cuStreamEndCapture");
+    } else {
+      void* pointers[] = {&seen_, &units_};
+      CUDA_KERNEL_NODE_PARAMS_v2 parameters{};
+      parameters.func = kernel_;
+      parameters.gridDimX = shape_.blocks, parameters.gridDimY = parameters.gridDimZ = 1;
+      parameters.blockDimX = shape_.threads, parameters.blockDimY = parameters.blockDimZ = 1;
+      parameters.kernelParams = pointers;
+      CUgraphNode node = nullptr;
+      check(cuGraphCreate(&graph, 0), "cuGraphCreate");
+      check(cuGraphAddKernelNode_v2(&node, graph, nullptr, 0, &parameters),
+            "cuGraphAddKernelNode_v2");
+    }
+    if (s.by == "within") {
+      const CUgraph inner = graph;
+      CUgraphNode node = nullptr;
+      check(cuGraphCreate(&graph, 0), "cuGraphCreate");
+      check(cuGraphAddChildGraphNode(&node, graph, nullptr, 0, inner), "cuGraphAddChildGraphNode");
+      check(cuGraphDestroy(inner), "cuGraphDestroy");
+    }
+    check(cuGraphInstantiateWithFlags(&exec_, graph, 0), "cuGraphInstantiateWithFlags");
+    check(cuGraphDestroy(graph), "cuGraphDestroy");
+  }
+  void in(CUstream stream) const {
+    if (exec_ != nullptr)
+      check(cuGraphLaunch(exec_, stream), "cuGraphLaunch");
+    else
+      launch(kernel_, shape_, stream, seen_, units_);
+  }
+
+ private:
+  const CUfunction kernel_;
+  const LaunchShape shape_;
+  CUdeviceptr seen_;
+  uint32_t units_;
+  CUgraphExec exec_ = nullptr;
+};
+
 int run(const Settings& s) {
   const GpuSession session(s.device, CU_CTX_SCHED_BLOCKING_SYNC);
-  const CUfunction kernel = session.kernel("gs_sms");
   const CUstream stream = stream_of(s, session);
   std::vector<uint32_t> words((session.sm_count() + 31) / 32), all(words.size());
   const size_t bytes = words.size() * sizeof(uint32_t);
   const CUdeviceptr seen = session.new_zeroed(bytes);
+  const Noting kernel(s, session, seen);
   uint64_t least = ~uint64_t{0}, most = 0;
   for (uint64_t i = 0; i < s.launches; ++i) {
     if (s.pause_us != 0) sleep_until_ns(now_ns() + s.pause_us * 1000);
     check(cuMemsetD8Async(seen, 0, bytes, stream), "cuMemsetD8Async");
     const uint64_t begin = now_ns();
-    launch(kernel, {kBlocksPerSm * session.sm_count(), kThreads}, stream, seen,
-           static_cast<uint32_t>(s.units));
+    kernel.in(stream);
     check(cuMemcpyDtoHAsync_v2(words.data(), seen, bytes, stream), "cuMemcpyDtoHAsync_v2");
     check(cuStreamSynchronize(stream), "cuStreamSynchronize");
     const uint64_t end = now_ns();
@@ -78,6 +133,7 @@ int run(const Settings& s) {
   }
   JsonLine("sms", session.device_name())
       .add("stream", s.stream)
+      .add("by", s.by)
       .add("launches", s.launches)
       .add("sm_count", session.sm_count())
       .add("least", least)

@@ -8,6 +8,9 @@
 
 namespace gpushare::shim {
 
+template <int index>
+constexpr bool is_graph_launch = index == kHook_cuGraphLaunch || index == kHook_cuGraphLaunch_ptsz;
+
 // Those features of the process for which a launch has more to do than to pass the gate.
 [[gnu::always_inline]] inline uint32_t features_of_streams() {
   return this_process().features.load(std::memory_order_relaxed) & (kShimPartitions | kShimCredit);
@@ -37,7 +40,7 @@ template <bool has_credit, int index, Flavor flavor, class Call>
                                                 const Call& call) {
   if constexpr (has_credit && index != kHook_cuLaunchCooperativeKernelMultiDevice) {
     if (Credits* all = Credits::get()) {
-      constexpr bool kIsGraph = index == kHook_cuGraphLaunch || index == kHook_cuGraphLaunch_ptsz;
+      constexpr bool kIsGraph = is_graph_launch<index>;
       const Credits::Launch launch{.stream = named(stream, flavor),
                                    .function = function,
                                    .of = kIsGraph ? Lengths::kGraph : Lengths::kKernel};

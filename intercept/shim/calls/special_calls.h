@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "intercept/shim/calls/capture_calls.h"
+#include "intercept/shim/calls/graph_calls.h"
 #include "intercept/shim/calls/shown_calls.h"
 #include "intercept/shim/credit/credits.h"
 #include "intercept/shim/driver/table.h"
@@ -33,7 +34,11 @@ struct Created<index, CUresult(CUstream*, Rest...)> {
 template <int index, class Signature>
 struct Destroyed {
   static CUresult call(CUstream stream) {
-    if (Streams* all = Streams::get()) all->before_destroy(stream);
+    if (Streams* all = Streams::get()) {
+      if (Stream* known = all->find(stream, Flavor::kLegacy))
+        if (Graphs* graphs = Graphs::get()) graphs->before_stream_end(*known);
+      all->before_destroy(stream);
+    }
     return real<CUresult (*)(CUstream)>(index)(stream);
   }
 };
@@ -215,6 +220,30 @@ GS_SPECIAL(GraphNode, cuGraphAddChildGraphNode)
 GS_SPECIAL(GraphNode, cuGraphAddNode)
 GS_SPECIAL(GraphNode, cuGraphAddNode_v2)
 GS_SPECIAL(GraphNode, cuGraphAddNode_v3)
+GS_SPECIAL(Instantiated, cuGraphInstantiate)
+GS_SPECIAL(Instantiated, cuGraphInstantiate_v2)
+GS_SPECIAL(Instantiated, cuGraphInstantiateWithFlags)
+GS_SPECIAL(Instantiated, cuGraphInstantiateWithParams)
+GS_SPECIAL(Instantiated, cuGraphInstantiateWithParams_ptsz)
+GS_SPECIAL(ExecDestroyed, cuGraphExecDestroy)
+GS_SPECIAL(ExecUpdated, cuGraphExecUpdate)
+GS_SPECIAL(ExecUpdated, cuGraphExecUpdate_v2)
+GS_SPECIAL(ExecNodeSet, cuGraphExecKernelNodeSetParams)
+GS_SPECIAL(ExecNodeSet, cuGraphExecKernelNodeSetParams_v2)
+GS_SPECIAL(ExecNodeSet, cuGraphExecMemcpyNodeSetParams)
+GS_SPECIAL(ExecNodeSet, cuGraphExecMemsetNodeSetParams)
+GS_SPECIAL(ExecNodeSet, cuGraphExecHostNodeSetParams)
+GS_SPECIAL(ExecNodeSet, cuGraphExecChildGraphNodeSetParams)
+GS_SPECIAL(ExecNodeSet, cuGraphExecEventRecordNodeSetEvent)
+GS_SPECIAL(ExecNodeSet, cuGraphExecEventWaitNodeSetEvent)
+GS_SPECIAL(ExecNodeSet, cuGraphExecExternalSemaphoresSignalNodeSetParams)
+GS_SPECIAL(ExecNodeSet, cuGraphExecExternalSemaphoresWaitNodeSetParams)
+GS_SPECIAL(ExecNodeSet, cuGraphNodeSetEnabled)
+GS_SPECIAL(ExecNodeSet, cuGraphExecBatchMemOpNodeSetParams)
+GS_SPECIAL(ExecNodeSet, cuGraphExecNodeSetParams)
+GS_SPECIAL(NodeSet, cuGraphKernelNodeSetParams)
+GS_SPECIAL(NodeSet, cuGraphKernelNodeSetParams_v2)
+GS_SPECIAL(NodeSet, cuGraphNodeSetParams)
 GS_SPECIAL(ShownAttribute, cuDeviceGetAttribute)
 GS_SPECIAL(ShownPart, cuOccupancyMaxPotentialBlockSize)
 GS_SPECIAL(ShownPart, cuOccupancyMaxPotentialBlockSizeWithFlags)

@@ -6,6 +6,7 @@
 
 #include "intercept/shim/calls/async_forms.h"
 #include "intercept/shim/calls/credit_calls.h"
+#include "intercept/shim/calls/graph_calls.h"
 #include "intercept/shim/calls/needs.h"
 #include "intercept/shim/calls/special_calls.h"
 #include "intercept/shim/calls/telling.h"
@@ -90,11 +91,10 @@ constexpr bool is_too_large(CUresult result) {
 
 // Before a launch in a partition: what it needs of that.
 template <class... Parameters>
-[[gnu::always_inline]] inline void note_needs(const StreamUse& use, bool is_graph,
+[[gnu::always_inline]] inline void note_needs(const StreamUse& use,
                                               const Parameters&... parameters) {
-  const int gpu = use.stream()->device->gpu;
-  if (is_graph) return note_graph(gpu);
-  note_blocks(grid_of(parameters...), gpu, Streams::get()->is_any_capturing());
+  note_blocks(grid_of(parameters...), use.stream()->device->gpu,
+              Streams::get()->is_any_capturing());
 }
 
 // cuLaunchKernelEx without a configuration is the driver's to refuse.
@@ -228,13 +228,10 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
           return driver(translated(arguments, stream)...);
         });
       };
-      if constexpr (index == kHook_cuGraphLaunch || index == kHook_cuGraphLaunch_ptsz)
-        if (use.is_away() && Streams::get()->launches_graphs_at_home(*use.stream()))
-          return use.at_home(run);
+      if constexpr (is_graph_launch<index>)
+        return launch_graph<has_credit, index, flavor>(driver, use, exec_of(arguments...));
       if constexpr (kind == Kind::kLaunch)
-        if (use.is_away())
-          note_needs(use, index == kHook_cuGraphLaunch || index == kHook_cuGraphLaunch_ptsz,
-                     arguments...);
+        if (use.is_away()) note_needs(use, arguments...);
       const CUresult result = [&] {
         const Waiting<index, kind> waiting;
         if constexpr (kind != Kind::kWait) return run(use.physical());

@@ -33,6 +33,7 @@ struct Driver {
   X(cuDevResourceGenerateDesc, (CUdevResourceDesc*, CUdevResource*, unsigned))             \
   X(cuGreenCtxCreate, (CUgreenCtx*, CUdevResourceDesc, CUdevice, unsigned))                \
   X(cuGreenCtxDestroy, (CUgreenCtx))                                                       \
+  X(cuCtxFromGreenCtx, (CUcontext*, CUgreenCtx))                                           \
   X(cuGreenCtxStreamCreate, (CUstream*, CUgreenCtx, unsigned, int))
 // NOLINTNEXTLINE(bugprone-macro-parentheses): it is a declarator
 #define GS_MEMBER(name, parameters) CUresult(*name) parameters;

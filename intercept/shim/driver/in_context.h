@@ -8,9 +8,11 @@
 namespace gpushare::shim {
 
 // Makes `context` current while it lives, unless it is current already. Ask is_there().
+// `Functions`: a table that has the functions, Driver or a smaller one.
+template <typename Functions>
 class InContext {
  public:
-  InContext(const Driver& driver, CUcontext context) : driver_(driver) {
+  InContext(const Functions& driver, CUcontext context) : driver_(driver) {
     CUcontext now = nullptr;
     if (driver.cuCtxGetCurrent(&now) == CUDA_SUCCESS && now == context) {
       is_there_ = true;
@@ -28,12 +30,12 @@ class InContext {
   bool is_there() const { return is_there_; }
 
  private:
-  const Driver& driver_;
+  const Functions& driver_;
   bool is_there_ = false, is_pushed_ = false;
 };
 
 // A capture in the mode GLOBAL forbids all threads questions about streams and events, except those
-// in the mode RELAXED. `Functions`: a table that has the function, Driver or a smaller one.
+// in the mode RELAXED. `Functions`: as above.
 template <typename Functions>
 class AllowedInCaptures {
  public:

@@ -20,6 +20,7 @@ enum class Kind : uint8_t {
   kCaptured,
   kStream,
   kContext,
+  kGraph,
   kFinish,
   kShown,
   kLookup,
@@ -45,6 +46,7 @@ constexpr uint32_t features_that_need(Kind kind) {
     case Kind::kOrder:
     case Kind::kCaptured:
     case Kind::kStream:
+    case Kind::kGraph:
       return kShimPartitions;
     case Kind::kContext:
       return kShimPartitions | kShimIterations | kShimCredit;

@@ -19,6 +19,7 @@ namespace gpushare::shim {
 class Streams;
 class Progress;
 class Credits;
+class Graphs;
 
 // Zero bytes are a process that has not asked yet.
 struct Process {
@@ -39,6 +40,7 @@ struct Process {
   std::atomic<Streams*> streams;        // see streams.h
   std::atomic<Progress*> progress;      // see progress.h
   std::atomic<Credits*> credits;        // see credits.h
+  std::atomic<Graphs*> graphs;          // see graphs.h
 };
 
 namespace detail {

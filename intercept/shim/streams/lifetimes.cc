@@ -174,6 +174,7 @@ void Streams::before_release(CUdevice ordinal, bool is_reset) {
   if (device.retains > 0) --device.retains;
   if (!is_reset && device.retains > 0) return;
   device.retains = 0;
+  lets_go(device, 0);
   device.primary.store(nullptr, std::memory_order_release);
   note_only_device();
   const auto forget = [this](Stream& stream) {

@@ -27,6 +27,12 @@ int Partitions::find(uint64_t groups) const {
   return kNone;
 }
 
+Partitions::Place Partitions::place_of(CUcontext context) const {
+  for (int i = 0; i < kMost; ++i)
+    if (context != nullptr && made_[i].context == context) return static_cast<Place>(i + 1);
+  return 0;
+}
+
 int Partitions::count() const {
   int count = 0;
   for (const Made& made : made_) count += made.green != nullptr ? 1 : 0;
@@ -51,7 +57,9 @@ int Partitions::make(const Driver& driver, CUdevice device, uint64_t groups) {
   if (driver.cuGreenCtxCreate(&green, description, device, CU_GREEN_CTX_DEFAULT_STREAM) !=
       CUDA_SUCCESS)
     return kCannot;
-  made_[free] = {groups, green};
+  CUcontext context = nullptr;
+  if (driver.cuCtxFromGreenCtx(&context, green) != CUDA_SUCCESS) context = nullptr;
+  made_[free] = {groups, green, context};
   return free + 1;
 }
 

@@ -31,6 +31,10 @@ class Partitions {
   // process runs on the device.
   int make(const Driver& driver, CUdevice device, uint64_t groups);
   CUgreenCtx green(Place place) const { return made_[place - 1].green; }
+  // The context of that green context; null: it was not made, or the driver did not say.
+  CUcontext context(Place place) const { return made_[place - 1].context; }
+  // The partition that has this context; 0: none.
+  Place place_of(CUcontext context) const;
   // REQUIRES: nothing runs in it, and its streams are destroyed.
   void drop(const Driver& driver, Place place);
   void drop_all(const Driver& driver);
@@ -42,6 +46,7 @@ class Partitions {
   struct Made {
     uint64_t groups;
     CUgreenCtx green;  // null: a free place
+    CUcontext context;
   };
 
   bool split(const Driver& driver, CUdevice device);

@@ -90,6 +90,14 @@ uint32_t Streams::count_busy(Device& device) {
   return busy;
 }
 
+bool Streams::is_empty(Stream& stream) {
+  const Look look(stream);
+  if (look.kind() == Stream::Kind::kNone) return true;
+  if (captures_.load(std::memory_order_relaxed) != 0) return false;
+  const InContext in(*driver_, stream.device->primary.load(std::memory_order_relaxed));
+  return in.is_there() && is_at_rest(stream);
+}
+
 bool Streams::has_stand_ins(Device& device, Place place) {
   if (place == 0) return true;
   bool has_all = true;

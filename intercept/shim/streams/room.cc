@@ -25,6 +25,19 @@ bool Streams::is_idle(Device& device, Place place) const {
   }
 }
 
+CUcontext Streams::context_of(Device& device, Place place) {
+  if (place == 0) return device.primary.load(std::memory_order_relaxed);
+  const Locked locked(device.lock);
+  return device.partitions.context(place);
+}
+
+int Streams::place_of(Device& device, CUcontext context) {
+  if (context == device.primary.load(std::memory_order_relaxed)) return 0;
+  const Locked locked(device.lock);
+  const Place place = device.partitions.place_of(context);
+  return place == 0 ? -1 : place;
+}
+
 // Drops the partition that has been empty and idle longest, if that is kLeastIdleNs: then no thread
 // can still be waiting for what ran there. False: there is none. REQUIRES: device.lock is held, no
 // stream captures, all places are taken.
@@ -45,7 +58,7 @@ bool Streams::make_room(Device& device) {
       oldest = i;
     }
   }
-  if (oldest == 0) return false;
+  if (oldest == 0 || !lets_go(device, static_cast<Place>(oldest))) return false;
   const auto leave = [&](Stream& stream) {
     if (stream.device != &device) return;
     if (CUstream there = stream.at[oldest].exchange(nullptr, std::memory_order_relaxed))

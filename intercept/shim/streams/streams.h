@@ -172,12 +172,24 @@ class Streams {
   // The same for a wait for a whole context (null: the current one): the driver looks at the
   // streams of that context alone, and stand-ins belong to others.
   CUresult refusal_of_wait(CUcontext context);
+  // --- for graphs/: rest.cc, room.cc ---
+
+  // Returns true if nothing of the stream runs; false also while any stream captures, when it must
+  // not be asked.
+  bool is_empty(Stream& stream);
+  // The context of that place; null: there is none.
+  CUcontext context_of(Device& device, Partitions::Place place);
+  // The place that has this context; -1: none of the device.
+  int place_of(Device& device, CUcontext context);
+  // From now on called before a partition goes, with its place, and with 0 before all of a device
+  // go, under the device's lock. The partition stays where it returns false; all go in any case.
+  using PlaceGone = bool (*)(Device& device, Partitions::Place place);
+  void on_place_gone(PlaceGone call) { place_gone_.store(call, std::memory_order_release); }
+
   // A graph has got a kernel by hand, or another graph.
   void note_built_graph() { has_built_graphs_.store(true, std::memory_order_relaxed); }
-  // For a stream that is away. Kernels that were not captured run in the whole GPU in any case, so
-  // that the launch counts as one at home; which graphs have any is not known. A graph within a
-  // graph must not be launched into a partition's stream: now and then the stream is done before
-  // the graph (H200, driver 580.159.04; a scene of tests/conformance).
+  // For a stream that is away, and a graph that is not known (graphs/). Kernels that were not
+  // captured run in the whole GPU in any case, so that the launch counts as one at home.
   bool launches_graphs_at_home(const Stream& stream) const {
     return has_built_graphs_.load(std::memory_order_relaxed) ||
            stream.device->captures_at.load(std::memory_order_relaxed) == 0;
@@ -256,6 +268,10 @@ class Streams {
   void note_left_work(Stream& stream);
   bool make_room(Device& device);
   bool is_idle(Device& device, Partitions::Place place) const;
+  bool lets_go(Device& device, Partitions::Place place) const {
+    const PlaceGone call = place_gone_.load(std::memory_order_acquire);
+    return call == nullptr || call(device, place);
+  }
   // announced.cc
   bool is_announced_new(const Device& device) const {
     const int gpu = device.gpu;  // another thread may learn meanwhile that it is not shared
@@ -285,6 +301,7 @@ class Streams {
   std::atomic<uint32_t> captures_;  // streams that capture a graph; while any does, none moves
   std::atomic<int> other_contexts_;
   std::atomic<bool> has_built_graphs_;
+  std::atomic<PlaceGone> place_gone_;        // null: nobody wants to know
   std::atomic<const ShimSlot*> known_slot_;  // in which the devices were found
   std::atomic<uint32_t> known_gpus_;         // that were in it then
   std::atomic<Device*> only_device_;  // with a primary context; null: there are none or several

@@ -36,6 +36,7 @@ def programs(build):
         "hash": ["hash", "--rounds", "2000", "--words", "262144", "--streams", "8"],
         "order": ["order", "--seed", "1", "--steps", "20000"],
         "crowd": ["crowd", "--threads", "8", "--launches", "5000"],
+        "execs": ["execs", "--steps", "4000"],
         "copy": ["copy", "--rounds", "5"],
     }
     found = {name: [str(work / words[0]), *words[1:]] for name, words in native.items()}

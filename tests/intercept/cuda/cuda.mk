@@ -7,4 +7,4 @@ $(call gtest,cuda_abi_test,tests/intercept/cuda/cuda_abi_test.cc tests/intercept
 
 # The stand-in is loaded from where it was built, whatever driver the machine has.
 standin_rpath := -Wl,--disable-new-dtags -Wl,-rpath,'$$$$ORIGIN/../../lib/sim'
-$(call gtest,cuda_standin_test,$(wildcard tests/intercept/sim/libcuda/*.cc),lib/libsim.a lib/libshmctl.a $(libcuda_standin),$(standin_rpath))
+$(call gtest,cuda_standin_test,$(wildcard tests/intercept/sim/libcuda/*.cc tests/intercept/shim/graphs/*.cc) intercept/shim/graphs/remake.cc,lib/libsim.a lib/libshmctl.a $(libcuda_standin),$(standin_rpath))

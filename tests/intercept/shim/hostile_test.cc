@@ -60,24 +60,6 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"own", {"--rounds", "500"}}),
     [](const auto& cell) { return std::string(cell.param.what); });
 
-// Its kernel runs in the whole GPU, and that is counted, however many graphs were captured.
-TEST_F(OnTheSimulatedGpu, AGraphThatWasBuiltByHandCountsAsLeaving) {
-  for (const auto& [what, leaves] : {std::pair("graphs", false), std::pair("built", true)}) {
-    ShimRig rig(kShimPartitions, {{kPci, 0b11}});
-    const auto program =
-        start({"hostile", "--what", what, "--rounds", "100000", "--pause-us", "1000"}, &rig);
-    ASSERT_TRUE(eventually([&] { return applied(rig, *program) == 0b11; }));
-    const auto left = [&] {
-      uint64_t left = 0;
-      rig.with_slot(program->pid(), [&](ShimSlot& slot) { left = slot.home_launches[0].load(); });
-      return left;
-    };
-    const uint64_t before = rig.launches_of_all();
-    ASSERT_TRUE(rig.launches_beyond(before + 100));
-    EXPECT_EQ(left() > 50, leaves) << what;
-  }
-}
-
 TEST_F(OnTheSimulatedGpu, AProgramWithAContextOfItsOwnAloneSaysWhyItDoesNotFollow) {
   ShimRig rig(kShimPartitions, {{kPci, 0b11}});
   const auto program =

@@ -36,12 +36,12 @@ $(O)/lib/python/gpushare.py: intercept/api/gpushare.py
 	@mkdir -p $(@D)
 	$(Q)cp $< $@
 
-$(foreach name,beside hostile meet,$(call program,bin/workloads/$(name),tests/intercept/shim/$(name).cc $(addprefix tests/workloads/common/,flags.cc gpu_session.cc),$(libcuda_stub) lib/libshmctl.a))
+$(foreach name,beside execs hostile meet,$(call program,bin/workloads/$(name),tests/intercept/shim/$(name).cc $(addprefix tests/workloads/common/,flags.cc gpu_session.cc),$(libcuda_stub) lib/libshmctl.a))
 
 # The real header, only to compare with (cuda_include: tests/intercept/cuda/cuda.mk).
 $(O)/obj/tests/intercept/shim/driver/abi_real.o: CPPFLAGS += $(if $(cuda_include),-isystem $(dir $(cuda_include)))
-$(call gtest,shim_test,tests/intercept/shim/shim_rig.cc tests/intercept/shim/driver/abi_real.cc $(addprefix tests/intercept/shim/,calls/api_test.cc calls/boundary_test.cc driver/library_test.cc driver/ways_test.cc link/gate_test.cc link/mps_test.cc credit/credit_gate_test.cc standin_test.cc hostile_test.cc meet_test.cc),lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))
-$(O)/bin/tests/shim_test: | $(addprefix $(O)/,$(shim_library) $(fake_driver) bin/tests/shim_probe bin/tests/shim_probe_linked bin/gpushare-sim $(libcuda_standin) bin/workloads/hash bin/workloads/copy bin/workloads/launch bin/workloads/order bin/workloads/crowd bin/workloads/sms bin/workloads/steps bin/workloads/within bin/workloads/spin bin/workloads/beside bin/workloads/hostile bin/workloads/meet bin/workloads/conformance bin/tests/shim_drive bin/tests/api_probe_c bin/tests/api_probe_cpp lib/python/gpushare.py)
+$(call gtest,shim_test,tests/intercept/shim/shim_rig.cc tests/intercept/shim/driver/abi_real.cc $(addprefix tests/intercept/shim/,calls/api_test.cc calls/boundary_test.cc driver/library_test.cc driver/ways_test.cc link/gate_test.cc link/mps_test.cc credit/credit_gate_test.cc standin_test.cc hostile_test.cc graphs_test.cc meet_test.cc),lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))
+$(O)/bin/tests/shim_test: | $(addprefix $(O)/,$(shim_library) $(fake_driver) bin/tests/shim_probe bin/tests/shim_probe_linked bin/gpushare-sim $(libcuda_standin) bin/workloads/hash bin/workloads/copy bin/workloads/launch bin/workloads/order bin/workloads/crowd bin/workloads/sms bin/workloads/steps bin/workloads/within bin/workloads/spin bin/workloads/beside bin/workloads/execs bin/workloads/hostile bin/workloads/meet bin/workloads/conformance bin/tests/shim_drive bin/tests/api_probe_c bin/tests/api_probe_cpp lib/python/gpushare.py)
 
 # The shim's own sources, over a driver that runs nothing, and sanitized.
 $(call gtest,streams_test,$(wildcard tests/intercept/shim/streams/*.cc) $(wildcard intercept/shim/streams/*.cc))

@@ -8,7 +8,7 @@ using namespace gpushare::standin;
 namespace {
 
 bool is_live(const Runtime& runtime, CUcontext context) {
-  return runtime.contexts.find(context) != nullptr;
+  return runtime.contexts.find(context) != nullptr || green_of(runtime, context) != nullptr;
 }
 
 }  // namespace

@@ -64,6 +64,17 @@ CUresult list(CUgraph graph, CUgraphNode* nodes, size_t* count, const Matches& m
   return CUDA_SUCCESS;
 }
 
+std::shared_ptr<Node> kernel_node(CUgraphNode handle) {
+  const Runtime* runtime = Runtime::get();
+  const auto found = runtime == nullptr ? nullptr : runtime->nodes.find(handle);
+  return found && found->operation->kernel() != nullptr ? found : nullptr;
+}
+
+bool is_of_nodes(CUlaunchAttributeID attribute) {
+  constexpr unsigned kOfNodes[] = {1, 2, 4, 5, 8, 9, 10, 13, 14};
+  return std::ranges::find(kOfNodes, static_cast<unsigned>(attribute)) != std::end(kOfNodes);
+}
+
 }  // namespace
 
 // --- graphs -------------------------------------------------------------------------------------
@@ -119,6 +130,51 @@ CUresult cuGraphGetRootNodes(CUgraph graph, CUgraphNode* nodes, size_t* count) {
   return list(graph, nodes, count, [](const Node& node) { return node.dependencies.empty(); });
 }
 
+CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode* from, CUgraphNode* to,
+                            CUgraphEdgeData* data, size_t* count) {
+  Runtime* runtime = Runtime::get();
+  if (runtime == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  const auto found = runtime->graphs.find(graph);
+  if (!found || count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  size_t there = 0;
+  for (const auto& node : found->nodes())
+    for (const auto& each : node->dependencies) {
+      if (from != nullptr && there < *count) {
+        from[there] = each->handle;
+        to[there] = node->handle;
+        if (data != nullptr) data[there] = {};
+      }
+      ++there;
+    }
+  *count = from == nullptr ? there : std::min(*count, there);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,
+                                   const CUgraphEdgeData*, size_t count) {
+  Runtime* runtime = Runtime::get();
+  if (runtime == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  const auto found = runtime->graphs.find(graph);
+  if (!found) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; ++i) {
+    const auto first = runtime->nodes.find(from[i]), second = runtime->nodes.find(to[i]);
+    if (!first || !second || first->graph != found.get() || second->graph != found.get() ||
+        std::ranges::find(second->dependencies, first) != second->dependencies.end())
+      return CUDA_ERROR_INVALID_VALUE;
+    second->dependencies.push_back(first);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphDestroyNode(CUgraphNode node) {
+  Runtime* runtime = Runtime::get();
+  if (runtime == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  const auto found = runtime->nodes.find(node);
+  if (!found) return CUDA_ERROR_INVALID_VALUE;
+  found->graph->remove(found);
+  return CUDA_SUCCESS;
+}
+
 // --- nodes --------------------------------------------------------------------------------------
 
 CUresult cuGraphAddKernelNode_v2(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
@@ -126,7 +182,55 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode* node, CUgraph graph, const CUgraph
   GS_CURRENT();
   if (parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return add(runtime, node, graph, dependencies, count,
-             make_kernel(runtime, all_sms(context), *parameters));
+             make_kernel(runtime, sms_of(now), *parameters));
+}
+
+CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v2* parameters) {
+  const auto found = kernel_node(node);
+  if (!found || parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const KernelCall& call = *found->operation->kernel();
+  *parameters = {.func = call.function,
+                 .gridDimX = call.grid.x,
+                 .gridDimY = call.grid.y,
+                 .gridDimZ = call.grid.z,
+                 .blockDimX = call.block.x,
+                 .blockDimY = call.block.y,
+                 .blockDimZ = call.block.z,
+                 .sharedMemBytes = 0,
+                 .kernelParams = const_cast<void**>(call.pointers.data()),
+                 .extra = nullptr,
+                 .kern = nullptr,
+                 .ctx = call.context};
+  return CUDA_SUCCESS;
+}
+
+// The node goes to the context that is current, as with the driver of an H200.
+CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode node,
+                                       const CUDA_KERNEL_NODE_PARAMS_v2* parameters) {
+  GS_CURRENT();
+  const auto found = kernel_node(node);
+  if (!found || parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto made = make_kernel(runtime, sms_of(now), *parameters);
+  if (made.result == CUDA_SUCCESS) found->operation = made.operation;
+  return made.result;
+}
+
+// Attributes have no effect in the simulation; those that the driver of an H200 knows are kept.
+CUresult cuGraphKernelNodeGetAttribute(CUgraphNode node, CUlaunchAttributeID attribute,
+                                       CUlaunchAttributeValue* value) {
+  const auto found = kernel_node(node);
+  if (!found || value == nullptr || !is_of_nodes(attribute)) return CUDA_ERROR_INVALID_VALUE;
+  const auto set = found->attributes.find(attribute);
+  *value = set == found->attributes.end() ? CUlaunchAttributeValue{} : set->second;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphKernelNodeSetAttribute(CUgraphNode node, CUlaunchAttributeID attribute,
+                                       const CUlaunchAttributeValue* value) {
+  const auto found = kernel_node(node);
+  if (!found || value == nullptr || !is_of_nodes(attribute)) return CUDA_ERROR_INVALID_VALUE;
+  found->attributes[attribute] = *value;
+  return CUDA_SUCCESS;
 }
 
 CUresult cuGraphAddMemcpyNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,

@@ -11,7 +11,9 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned 
   GS_CURRENT();
   const auto found = runtime.graphs.find(graph);
   if (exec == nullptr || !found) return CUDA_ERROR_INVALID_VALUE;
-  *exec = runtime.execs.add(std::make_shared<GraphExec>(*found));
+  auto made = GraphExec::make(*found);
+  if (!made) return CUDA_ERROR_INVALID_VALUE;
+  *exec = runtime.execs.add(std::move(made));
   return CUDA_SUCCESS;
 }
 
@@ -37,7 +39,7 @@ CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
   GS_CURRENT();
   const auto found = runtime.execs.find(exec);
   if (!found || parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto made = make_kernel(runtime, all_sms(context), *parameters);
+  const auto made = make_kernel(runtime, sms_of(now), *parameters);
   return made.result == CUDA_SUCCESS ? found->set(node, made.operation) : made.result;
 }
 

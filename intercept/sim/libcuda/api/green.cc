@@ -99,8 +99,10 @@ CUresult cuGreenCtxCreate(CUgreenCtx* green, CUdevResourceDesc description, CUde
   // that waits for the host blocks this call.
   if (const auto context = runtime->contexts.find(primary))
     runtime->wait(*context, runtime->pending(*context));
-  *green = runtime->greens.add(
-      std::make_shared<Green>(number_of(primary), found, reinterpret_cast<uint64_t>(description)));
+  const auto made = std::make_shared<Green>(nullptr, number_of(primary), found,
+                                            reinterpret_cast<uint64_t>(description));
+  *green = runtime->greens.add(made);
+  made->handle = reinterpret_cast<CUcontext>(*green);
   return CUDA_SUCCESS;
 }
 
@@ -110,6 +112,15 @@ CUresult cuGreenCtxDestroy(CUgreenCtx green) {
   const auto removed = runtime->greens.remove(green);
   if (!removed) return CUDA_ERROR_INVALID_HANDLE;
   return cuDevicePrimaryCtxRelease_v2(removed->device->ordinal);
+}
+
+CUresult cuCtxFromGreenCtx(CUcontext* context, CUgreenCtx green) {
+  Runtime* runtime = Runtime::get();
+  if (runtime == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!runtime->greens.find(green)) return CUDA_ERROR_INVALID_HANDLE;
+  *context = reinterpret_cast<CUcontext>(green);
+  return CUDA_SUCCESS;
 }
 
 CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx green, unsigned flags, int) {
@@ -124,6 +135,7 @@ CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx green, unsigned fla
   if (Runtime::is_strict()) runtime->wait(*context, runtime->pending(*context));
   const auto created = runtime->new_stream(*context, flags);
   created->sm_groups = found->sm_groups;
+  created->green = reinterpret_cast<CUcontext>(green);
   *stream = runtime->streams.add(created);
   return CUDA_SUCCESS;
 }

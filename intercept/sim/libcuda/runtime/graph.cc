@@ -2,15 +2,24 @@
 #include "intercept/sim/libcuda/runtime/graph.h"
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 namespace gpushare::standin {
+namespace {
+
+// Where a kernel runs; null for other operations.
+CUcontext context_of(const Operation& operation) {
+  return operation.kernel() == nullptr ? nullptr : operation.kernel()->context;
+}
+
+}  // namespace
 
 Graph::~Graph() {
   for (const auto& node : nodes_) runtime_.nodes.remove(node->handle);
-  // From the end, because otherwise the destructor of a node would destroy its dependencies, and so
-  // on, one within the other.
-  while (!nodes_.empty()) nodes_.pop_back();
+  // Otherwise the destructor of a node would destroy its dependencies, and so on, one within the
+  // other.
+  for (const auto& node : nodes_) node->dependencies.clear();
 }
 
 std::shared_ptr<Node> Graph::add(OperationPtr operation, std::vector<std::shared_ptr<Node>> after) {
@@ -26,13 +35,15 @@ std::shared_ptr<Node> Graph::add(OperationPtr operation, std::vector<std::shared
 std::shared_ptr<Graph> Graph::clone() const {
   auto copy = std::make_shared<Graph>(runtime_);
   for (const auto& node : nodes_) {
-    std::vector<std::shared_ptr<Node>> after;
-    for (const auto& each : node->dependencies) {
-      const auto at = std::ranges::find(nodes_, each) - nodes_.begin();
-      after.push_back(copy->nodes_[static_cast<size_t>(at)]);
-    }
-    copy->add(node->operation, std::move(after))->original = node->handle;
+    const auto added = copy->add(node->operation, {});
+    added->original = node->handle;
+    added->attributes = node->attributes;
   }
+  for (size_t i = 0; i < nodes_.size(); ++i)
+    for (const auto& each : nodes_[i]->dependencies) {
+      const auto at = std::ranges::find(nodes_, each) - nodes_.begin();
+      copy->nodes_[i]->dependencies.push_back(copy->nodes_[static_cast<size_t>(at)]);
+    }
   return copy;
 }
 
@@ -42,17 +53,33 @@ std::vector<OperationPtr> Graph::operations() const {
   return all;
 }
 
-GraphExec::GraphExec(const Graph& graph) : steps_(steps_of(graph)) {}
+void Graph::remove(const std::shared_ptr<Node>& node) {
+  for (const auto& each : nodes_) std::erase(each->dependencies, node);
+  runtime_.nodes.remove(node->handle);
+  std::erase(nodes_, node);
+}
+
+std::shared_ptr<GraphExec> GraphExec::make(const Graph& graph) {
+  auto steps = steps_of(graph);
+  if (steps.size() != graph.nodes().size()) return nullptr;
+  return std::shared_ptr<GraphExec>(new GraphExec(std::move(steps)));
+}
 
 std::vector<GraphExec::Step> GraphExec::steps_of(const Graph& graph) {
   std::vector<Step> steps;
-  for (const auto& node : graph.nodes()) {
-    Step step{node->handle, node->operation, {}};
-    for (const auto& each : node->dependencies)
-      step.dependencies.push_back(
-          static_cast<size_t>(std::ranges::find(graph.nodes(), each) - graph.nodes().begin()));
-    std::ranges::sort(step.dependencies);
-    steps.push_back(std::move(step));
+  std::map<const Node*, size_t> places;  // in `steps`
+  for (bool has_grown = true; has_grown;) {
+    has_grown = false;
+    for (const auto& node : std::views::reverse(graph.nodes())) {
+      const auto is_there = [&](const auto& each) { return places.contains(each.get()); };
+      if (is_there(node) || !std::ranges::all_of(node->dependencies, is_there)) continue;
+      Step step{node->handle, node->operation, {}};
+      for (const auto& each : node->dependencies) step.dependencies.push_back(places[each.get()]);
+      std::ranges::sort(step.dependencies);
+      places[node.get()] = steps.size();
+      steps.push_back(std::move(step));
+      has_grown = true;
+    }
   }
   return steps;
 }
@@ -83,6 +110,10 @@ CUgraphExecUpdateResult GraphExec::update(const Graph& graph) {
   const auto type = [](const Step& step) { return step.operation->type(); };
   if (!std::ranges::equal(steps, steps_, {}, type, type))
     return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
+  // As the driver of an H200 does (bench/results/graphs.jsonl).
+  const auto place = [](const Step& step) { return context_of(*step.operation); };
+  if (!std::ranges::equal(steps, steps_, {}, place, place))
+    return CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
   for (size_t i = 0; i < steps_.size(); ++i) steps_[i].operation = std::move(steps[i].operation);
   return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
@@ -90,7 +121,8 @@ CUgraphExecUpdateResult GraphExec::update(const Graph& graph) {
 CUresult GraphExec::set(CUgraphNode node, OperationPtr operation) {
   const std::lock_guard lock(mutex_);
   const auto found = std::ranges::find(steps_, node, &Step::node);
-  if (found == steps_.end() || found->operation->type() != operation->type())
+  if (found == steps_.end() || found->operation->type() != operation->type() ||
+      context_of(*found->operation) != context_of(*operation))
     return CUDA_ERROR_INVALID_VALUE;
   found->operation = std::move(operation);
   return CUDA_SUCCESS;

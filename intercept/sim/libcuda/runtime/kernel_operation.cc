@@ -65,11 +65,15 @@ void fail_asynchronously(Context& context, CUresult failure) {
 class KernelOperation : public Operation {
  public:
   KernelOperation(std::shared_ptr<const Function> function,
-                  std::shared_ptr<const KernelLaunch> launch, uint32_t all_sms)
+                  std::shared_ptr<const KernelLaunch> launch, uint32_t all_sms, KernelCall call)
       : Operation(CU_GRAPH_NODE_TYPE_KERNEL),
         function_(std::move(function)),
         launch_(std::move(launch)),
-        all_sms_(all_sms) {}
+        all_sms_(all_sms),
+        call_(std::move(call)) {
+    for (uint64_t& argument : call_.arguments) call_.pointers.push_back(&argument);
+  }
+  const KernelCall* kernel() const override { return &call_; }
 
   Runtime::Submitted submit(Runtime& runtime, const std::shared_ptr<Context>& context,
                             Stream& stream) const override {
@@ -106,6 +110,7 @@ class KernelOperation : public Operation {
   const std::shared_ptr<const Function> function_;
   const std::shared_ptr<const KernelLaunch> launch_;
   const uint32_t all_sms_;
+  KernelCall call_;  // does not change
 };
 
 }  // namespace
@@ -119,15 +124,18 @@ Made make_kernel(Runtime& runtime, const Sms& sms, CUfunction handle, Dimensions
     return {CUDA_ERROR_INVALID_VALUE, {}};
   auto arguments = gather_arguments(*function->kernel, parameters, extra);
   if (!arguments) return {CUDA_ERROR_INVALID_VALUE, {}};
+  KernelCall call{handle, grid, block, *arguments, {}, sms.context};
   auto launch = std::make_shared<const KernelLaunch>(grid.product(), block.product(), sms.usable,
                                                      std::move(*arguments), sms.groups);
-  return {CUDA_SUCCESS,
-          std::make_shared<KernelOperation>(std::move(function), std::move(launch), sms.all)};
+  return {CUDA_SUCCESS, std::make_shared<KernelOperation>(std::move(function), std::move(launch),
+                                                          sms.all, std::move(call))};
 }
 
 Made make_kernel(Runtime& runtime, const Sms& sms, const CUDA_KERNEL_NODE_PARAMS_v2& parameters) {
   const auto& p = parameters;
-  return make_kernel(runtime, sms,
+  // The driver looks at `ctx` only where the kernel belongs to no context.
+  const auto green = p.func == nullptr ? green_of(runtime, p.ctx) : nullptr;
+  return make_kernel(runtime, green ? sms_of(*green) : sms,
                      p.func != nullptr ? p.func : reinterpret_cast<CUfunction>(p.kern),
                      {p.gridDimX, p.gridDimY, p.gridDimZ}, {p.blockDimX, p.blockDimY, p.blockDimZ},
                      p.kernelParams, p.extra);

@@ -41,6 +41,7 @@ struct Stream {
   uint64_t waits_for_legacy = 0;  // a value of the legacy stream's `last`
   bool is_dropped = false;        // the program destroyed it; its work runs to its end
   uint64_t sm_groups = 0;         // the groups of its green context; 0 means the whole GPU
+  CUcontext green = nullptr;      // the context of its green context; null: there is none
   int priority = 0;               // has no effect in the simulation
   bool is_blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
   // How many of the GPU's SMs its work may use.
@@ -99,8 +100,10 @@ inline std::shared_ptr<const CapturedPoint> captured_point(Event& event) {
   return event.captured;
 }
 
-// A part of a device. Its streams belong to the primary context.
+// A part of a device. Its streams belong to the primary context. Its own handle is that of its
+// context, too, which cuCtxFromGreenCtx gives.
 struct Green {
+  CUcontext handle = nullptr;
   uintptr_t context = 0;  // the device's primary context
   Device* device = nullptr;
   uint64_t sm_groups = 0;

@@ -12,6 +12,20 @@
 
 namespace gpushare::standin {
 
+struct Dimensions {
+  unsigned x, y, z;
+  uint64_t product() const { return uint64_t{x} * y * z; }
+};
+
+// What a kernel was launched with.
+struct KernelCall {
+  CUfunction function = nullptr;
+  Dimensions grid{}, block{};
+  std::vector<uint64_t> arguments;
+  std::vector<void*> pointers;  // to them
+  CUcontext context = nullptr;  // where it runs: the primary one, or that of a green context
+};
+
 class Operation {
  public:
   explicit Operation(CUgraphNodeType type) : type_(type) {}
@@ -20,6 +34,8 @@ class Operation {
   Operation& operator=(const Operation&) = delete;
 
   CUgraphNodeType type() const { return type_; }
+  // Null if it is no kernel.
+  virtual const KernelCall* kernel() const { return nullptr; }
   // Puts it in line and returns the sequence with which it ends.
   virtual Runtime::Submitted submit(Runtime& runtime, const std::shared_ptr<Context>& context,
                                     Stream& stream) const = 0;
@@ -40,14 +56,13 @@ struct Made {
 struct Sms {
   uint32_t all = 1, usable = 1;
   uint64_t groups = 0;
+  CUcontext context = nullptr;
 };
 Sms sms_of(const Context& context, const Stream& stream);
 Sms all_sms(const Context& context);
-
-struct Dimensions {
-  unsigned x, y, z;
-  uint64_t product() const { return uint64_t{x} * y * z; }
-};
+Sms sms_of(const Green& green);
+// Those of the context that is current.
+Sms sms_of(const Current& now);
 
 Made make_kernel(Runtime& runtime, const Sms& sms, CUfunction function, Dimensions grid,
                  Dimensions block, void** parameters, void** extra);

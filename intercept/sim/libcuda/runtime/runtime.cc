@@ -163,6 +163,10 @@ std::vector<CUcontext>& context_stack() {
   return *stack;
 }
 
+std::shared_ptr<Green> green_of(const Runtime& runtime, CUcontext context) {
+  return runtime.greens.find(reinterpret_cast<CUgreenCtx>(context));
+}
+
 Current current() {
   Current result;
   result.runtime = Runtime::get();
@@ -170,7 +174,10 @@ Current current() {
   const auto& stack = context_stack();
   result.status = CUDA_ERROR_INVALID_CONTEXT;
   if (stack.empty() || stack.back() == nullptr) return result;
-  result.context = result.runtime->contexts.find(stack.back());
+  CUcontext handle = stack.back();
+  result.green = green_of(*result.runtime, handle);
+  if (result.green) handle = reinterpret_cast<CUcontext>(result.green->context);
+  result.context = result.runtime->contexts.find(handle);
   result.status = result.context ? result.context->failure.load() : CUDA_ERROR_CONTEXT_IS_DESTROYED;
   return result;
 }

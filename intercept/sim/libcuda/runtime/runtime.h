@@ -137,9 +137,14 @@ inline uintptr_t number_of(CUcontext handle) { return reinterpret_cast<uintptr_t
 struct Current {
   Runtime* runtime = nullptr;
   std::shared_ptr<Context> context;
+  // Not null when the context of a green context is current; `context` is then the primary one.
+  std::shared_ptr<Green> green;
   CUresult status = CUDA_ERROR_NOT_INITIALIZED;
 };
 Current current();
+
+// The green context of that context; null: it is no such one.
+std::shared_ptr<Green> green_of(const Runtime& runtime, CUcontext context);
 
 // The contexts of the calling thread; the last one is current.
 std::vector<CUcontext>& context_stack();

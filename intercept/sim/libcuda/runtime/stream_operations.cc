@@ -111,11 +111,17 @@ OperationPtr make_child(std::vector<OperationPtr> operations) {
 
 Sms all_sms(const Context& context) {
   const uint32_t all = context.device->about.sm_count;
-  return {all, all, 0};
+  return {all, all, 0, context.handle};
 }
 Sms sms_of(const Context& context, const Stream& stream) {
   const uint32_t all = context.device->about.sm_count;
-  return {all, stream.usable_sms(all), stream.sm_groups};
+  return {all, stream.usable_sms(all), stream.sm_groups,
+          stream.green != nullptr ? stream.green : context.handle};
 }
+Sms sms_of(const Green& green) {
+  const uint32_t all = green.device->about.sm_count;
+  return {all, sms_in(green.sm_groups, all), green.sm_groups, green.handle};
+}
+Sms sms_of(const Current& now) { return now.green ? sms_of(*now.green) : all_sms(*now.context); }
 
 }  // namespace gpushare::standin

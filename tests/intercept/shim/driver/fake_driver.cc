@@ -74,6 +74,7 @@ void gs_block() { blocks = true; }
 #define GS_KIND_Finish GS_FINISH
 #define GS_KIND_Shown GS_ORDINARY
 #define GS_KIND_Stream GS_ORDINARY
+#define GS_KIND_Graph GS_ORDINARY
 #define GS_KIND_Context GS_CONTEXT
 #define GS_KIND_Lookup GS_LOOKUP
 #define GS_KIND_Init GS_INIT
@@ -105,6 +106,7 @@ GS_UNUSED(cuDeviceGetDevResource, (CUdevice, CUdevResource*, CUdevResourceType))
 GS_UNUSED(cuDevSmResourceSplitByCount,
           (CUdevResource*, unsigned*, const CUdevResource*, CUdevResource*, unsigned, unsigned))
 GS_UNUSED(cuDevResourceGenerateDesc, (CUdevResourceDesc*, CUdevResource*, unsigned))
+GS_UNUSED(cuCtxFromGreenCtx, (CUcontext*, CUgreenCtx))
 GS_UNUSED(cuGreenCtxStreamCreate, (CUstream*, CUgreenCtx, unsigned, int))
 GS_UNUSED(cuCtxGetCurrent, (CUcontext*))
 GS_UNUSED(cuCtxGetDevice, (CUdevice*))

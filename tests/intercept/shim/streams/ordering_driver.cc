@@ -83,6 +83,11 @@ constinit const Driver kDriver{
           return CUDA_SUCCESS;
         },
     .cuGreenCtxDestroy = [](CUgreenCtx) { return CUDA_SUCCESS; },
+    .cuCtxFromGreenCtx =
+        [](CUcontext* context, CUgreenCtx green) {
+          *context = reinterpret_cast<CUcontext>(green);
+          return CUDA_SUCCESS;
+        },
     .cuGreenCtxStreamCreate = [](CUstream* stream, CUgreenCtx, unsigned,
                                  int) { return *stream = the_gpu->create(false), CUDA_SUCCESS; },
 };

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+// execs: executable graphs that are launched in streams of every kind, changed in every way and
+// destroyed, at random. Each has two buffers that its kernels mix with each other, so that every
+// launch depends on the one before. Nothing orders two launches of a graph in different streams but
+// the driver's own rule: launches of one executable graph run one after the other. The same steps
+// on the host give what must be in the buffers.
+#include <array>
+#include <vector>
+
+#include "intercept/cuda/kernel_math.h"
+#include "tests/workloads/common/flags.h"
+#include "tests/workloads/common/gpu_session.h"
+#include "tests/workloads/common/json_line.h"
+#include "tests/workloads/common/random.h"
+#include "tests/workloads/common/verdict.h"
+
+namespace gpushare::workloads {
+namespace {
+
+constexpr size_t kMixes = 4;  // kernels that mix, of a graph
+constexpr uint32_t kFill = 7;
+
+struct Settings {
+  uint64_t steps = 400, graphs = 4, words = 256, units = 50, pause_us = 0, seed = 1, device = 0;
+
+  explicit Settings(Flags& flags) {
+    flags.add("--steps", &steps, "launches, changes and ends of graphs and streams", "--graphs",
+              &graphs, "executable graphs", "--words", &words, "in each buffer of a graph",
+              "--units", &units, "how long the first kernel of a graph takes", "--pause-us",
+              &pause_us, "between two steps", "--seed", &seed, "of what is random");
+    flags.parse(&device);
+    if (graphs == 0 || graphs > 1000) flags.fail("--graphs must be 1 to 1000");
+    if (words < 2 || words > 1u << 20) flags.fail("--words must be 2 to 1048576");
+  }
+};
+
+using Shifts = std::array<uint32_t, kMixes>;
+
+// What a launch of a graph does: its first word gets a number, and then each buffer is mixed into
+// the other one, twice.
+struct Model {
+  kernels::Buffers buffers;
+  void launch(const Shifts& shifts) {
+    const auto words = static_cast<uint32_t>(buffers[0].size());
+    buffers[0][0] = kFill;
+    for (size_t mix = 0; mix < kMixes; ++mix) {
+      auto& to = buffers[mix % 2];
+      const auto& from = buffers[(mix + 1) % 2];
+      for (uint32_t i = 0; i < words; ++i)
+        to[i] = kernels::mix_value(to[i], from[(i + shifts[mix]) % words]);
+    }
+  }
+};
+
+// One executable graph, with the graph that it was made of.
+class Mixer {
+ public:
+  Mixer(const GpuSession& session, const Settings& s, uint64_t number, Random& random)
+      : random_(random),
+        words_(static_cast<uint32_t>(s.words)),
+        units_(static_cast<uint32_t>(s.units)),
+        shape_{static_cast<unsigned>((s.words + 255) / 256), 256},
+        mix_(session.kernel("gs_mix")),
+        spin_(session.kernel("gs_spin")),
+        sink_(session.new_zeroed(sizeof(uint32_t))) {
+    const uint64_t seed = s.seed + 2 * number;
+    model_.buffers = kernels::filled(2, s.words, seed);
+    for (uint32_t b = 0; b < 2; ++b) {
+      buffers_[b] = session.new_zeroed(s.words * sizeof(uint32_t));
+      launch(session.kernel("gs_fill"), shape_, nullptr, buffers_[b], words_,
+             static_cast<uint32_t>(seed) + b);
+    }
+    check(cuCtxSynchronize(), "cuCtxSynchronize");
+  }
+
+  // Makes it of a graph that is captured or built by hand.
+  void make(CUstream stream) {
+    is_built_ = random_.next() % 3 == 0;
+    shifts_ = new_shifts();
+    graph_ = is_built_ ? built(shifts_) : captured(shifts_, stream);
+    check(cuGraphInstantiateWithFlags(&exec_, graph_, 0), "cuGraphInstantiateWithFlags");
+    in_exec_ = shifts_;
+  }
+  // What is in line runs to its end.
+  void end() {
+    check(cuGraphExecDestroy(exec_), "cuGraphExecDestroy");
+    check(cuGraphDestroy(graph_), "cuGraphDestroy");
+    exec_ = nullptr;
+  }
+  void launch_in(CUstream stream) {
+    check(cuGraphLaunch(exec_, stream), "cuGraphLaunch");
+    model_.launch(in_exec_);
+  }
+  // A kernel of the executable graph alone.
+  void set_in_exec() {
+    const size_t which = random_.next() % kMixes;
+    in_exec_[which] = new_shift();
+    const Kernel kernel(*this, which, in_exec_[which]);
+    check(cuGraphExecKernelNodeSetParams_v2(exec_, mixes_of(graph_)[which], &kernel.parameters),
+          "cuGraphExecKernelNodeSetParams_v2");
+  }
+  // A kernel of the graph; then the executable graph gets all of it.
+  void set_in_graph() {
+    const size_t which = random_.next() % kMixes;
+    shifts_[which] = new_shift();
+    const Kernel kernel(*this, which, shifts_[which]);
+    check(cuGraphKernelNodeSetParams_v2(mixes_of(graph_)[which], &kernel.parameters),
+          "cuGraphKernelNodeSetParams_v2");
+    update(graph_, shifts_);
+  }
+  // By another graph that was made in the same way.
+  void update_by_another(CUstream stream) {
+    const Shifts shifts = new_shifts();
+    const CUgraph other = is_built_ ? built(shifts) : captured(shifts, stream);
+    update(other, shifts);
+    check(cuGraphDestroy(other), "cuGraphDestroy");
+  }
+
+  // How many words are wrong.
+  uint64_t wrong() const {
+    uint64_t count = 0;
+    for (size_t b = 0; b < 2; ++b) {
+      std::vector<uint32_t> found(words_);
+      check(cuMemcpyDtoH_v2(found.data(), buffers_[b], found.size() * sizeof(uint32_t)),
+            "cuMemcpyDtoH_v2");
+      for (size_t i = 0; i < words_; ++i) count += found[i] != model_.buffers[b][i] ? 1 : 0;
+    }
+    return count;
+  }
+  uint32_t checksum() const { return model_.buffers[0][0] ^ model_.buffers[1][0]; }
+
+ private:
+  // Parameters of one of the kernels that mix.
+  struct Kernel {
+    Kernel(const Mixer& mixer, size_t which, uint32_t by)
+        : to(mixer.buffers_[which % 2]),
+          from(mixer.buffers_[(which + 1) % 2]),
+          words(mixer.words_),
+          shift(by) {
+      parameters.func = mixer.mix_;
+      parameters.gridDimX = mixer.shape_.blocks, parameters.gridDimY = parameters.gridDimZ = 1;
+      parameters.blockDimX = mixer.shape_.threads, parameters.blockDimY = parameters.blockDimZ = 1;
+      parameters.kernelParams = pointers;
+    }
+    Kernel(const Kernel&) = delete;
+    Kernel& operator=(const Kernel&) = delete;
+
+    CUdeviceptr to, from;
+    uint32_t words, shift;
+    void* pointers[4] = {&to, &from, &words, &shift};
+    CUDA_KERNEL_NODE_PARAMS_v2 parameters{};
+  };
+
+  uint32_t new_shift() { return static_cast<uint32_t>(random_.next() % words_); }
+  Shifts new_shifts() {
+    Shifts shifts;
+    for (uint32_t& shift : shifts) shift = new_shift();
+    return shifts;
+  }
+
+  CUgraph captured(const Shifts& shifts, CUstream stream) {
+    CUgraph graph = nullptr;
+    check(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+          "cuStreamBeginCapture_v2");
+    check(cuMemsetD32Async(buffers_[0], kFill, 1, stream), "cuMemsetD32Async");
+    launch(spin_, {1, 32}, stream, sink_, 1u, units_, kernels::kRound.mul, kernels::kRound.add, 1u,
+           0u);
+    for (size_t which = 0; which < kMixes; ++which)
+      launch(mix_, shape_, stream, buffers_[which % 2], buffers_[(which + 1) % 2], words_,
+             shifts[which]);
+    check(cuStreamEndCapture(stream, &graph), "cuStreamEndCapture");
+    return graph;
+  }
+
+  CUgraph built(const Shifts& shifts) {
+    CUgraph graph = nullptr;
+    CUcontext context = nullptr;
+    CUgraphNode last = nullptr;
+    check(cuGraphCreate(&graph, 0), "cuGraphCreate");
+    check(cuCtxGetCurrent(&context), "cuCtxGetCurrent");
+    const CUDA_MEMSET_NODE_PARAMS_v1 fill{
+        .dst = buffers_[0], .pitch = 0, .value = kFill, .elementSize = 4, .width = 1, .height = 1};
+    check(cuGraphAddMemsetNode(&last, graph, nullptr, 0, &fill, context), "cuGraphAddMemsetNode");
+    for (size_t which = 0; which < kMixes; ++which) {
+      const Kernel kernel(*this, which, shifts[which]);
+      const CUgraphNode before = last;
+      check(cuGraphAddKernelNode_v2(&last, graph, &before, 1, &kernel.parameters),
+            "cuGraphAddKernelNode_v2");
+    }
+    return graph;
+  }
+
+  // The kernels that mix are the last ones, in the order in which they were added.
+  static std::array<CUgraphNode, kMixes> mixes_of(CUgraph graph) {
+    size_t count = 0;
+    check(cuGraphGetNodes(graph, nullptr, &count), "cuGraphGetNodes");
+    std::vector<CUgraphNode> nodes(count);
+    check(cuGraphGetNodes(graph, nodes.data(), &count), "cuGraphGetNodes");
+    std::array<CUgraphNode, kMixes> mixes;
+    std::copy(nodes.end() - kMixes, nodes.end(), mixes.begin());
+    return mixes;
+  }
+
+  void update(CUgraph graph, const Shifts& shifts) {
+    CUgraphExecUpdateResultInfo_v1 result{};
+    check(cuGraphExecUpdate_v2(exec_, graph, &result), "cuGraphExecUpdate_v2");
+    in_exec_ = shifts;
+  }
+
+  Random& random_;
+  const uint32_t words_, units_;
+  const LaunchShape shape_;
+  const CUfunction mix_, spin_;
+  const CUdeviceptr sink_;
+  CUdeviceptr buffers_[2] = {};
+  Model model_;
+  bool is_built_ = false;
+  CUgraph graph_ = nullptr;
+  CUgraphExec exec_ = nullptr;
+  Shifts shifts_{}, in_exec_{};  // of the graph; of the executable graph
+};
+
+class Streams {
+ public:
+  explicit Streams(Random& random) : random_(random) {
+    for (CUstream& stream : there_) stream = made();
+  }
+  CUstream any() {
+    switch (random_.next() % 8) {
+      case 0:
+        return nullptr;
+      case 1:
+        return GS_CU_STREAM_PER_THREAD;
+      default:
+        return own();
+    }
+  }
+  CUstream own() { return there_[random_.next() % there_.size()]; }
+  // With what is in line in it.
+  void replace_one() {
+    CUstream& stream = there_[random_.next() % there_.size()];
+    check(cuStreamDestroy_v2(stream), "cuStreamDestroy_v2");
+    stream = made();
+  }
+
+ private:
+  CUstream made() {
+    CUstream stream = nullptr;
+    const bool is_blocking = random_.next() % 2 == 0;
+    check(cuStreamCreate(&stream, is_blocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING),
+          "cuStreamCreate");
+    return stream;
+  }
+
+  Random& random_;
+  std::array<CUstream, 4> there_{};
+};
+
+int run(const Settings& s) {
+  const GpuSession session(s.device, CU_CTX_SCHED_BLOCKING_SYNC);
+  Random random(s.seed);
+  Streams streams(random);
+  std::vector<Mixer> mixers;
+  for (uint64_t i = 0; i < s.graphs; ++i) mixers.emplace_back(session, s, i, random);
+  for (Mixer& mixer : mixers) mixer.make(streams.own());
+  for (uint64_t step = 0; step < s.steps; ++step) {
+    Mixer& mixer = mixers[random.next() % mixers.size()];
+    switch (random.next() % 16) {
+      case 0:
+        mixer.set_in_exec();
+        break;
+      case 1:
+        mixer.set_in_graph();
+        break;
+      case 2:
+        mixer.update_by_another(streams.own());
+        break;
+      case 3:
+        streams.replace_one();
+        break;
+      case 4:
+        // Another executable graph does not wait for what is in line of this one.
+        if (random.next() % 2 == 0) {
+          check(cuCtxSynchronize(), "cuCtxSynchronize");
+          mixer.end();
+        } else {
+          mixer.end();
+          check(cuCtxSynchronize(), "cuCtxSynchronize");
+        }
+        mixer.make(streams.own());
+        break;
+      default:
+        mixer.launch_in(streams.any());
+    }
+    if (s.pause_us != 0) sleep_until_ns(now_ns() + s.pause_us * 1000);
+  }
+  check(cuCtxSynchronize(), "cuCtxSynchronize");
+  uint64_t wrong = 0;
+  uint32_t checksum = 0;
+  for (const Mixer& mixer : mixers) {
+    wrong += mixer.wrong();
+    checksum = checksum * 31 + mixer.checksum();
+  }
+  JsonLine line("execs", session.device_name());
+  line.add("steps", s.steps).add("graphs", s.graphs).add("wrong_words", wrong);
+  return conclude(line, checksum, wrong == 0, "a launch of a graph was lost, early or another one");
+}
+
+}  // namespace
+}  // namespace gpushare::workloads
+
+GS_WORKLOAD_MAIN("execs", "executable graphs, launched, changed and destroyed at random.")

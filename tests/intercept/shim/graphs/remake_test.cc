@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// A graph that is made again in another context does the same there, on the stand-in libcuda: its
+// kernels have their parameters, attributes and edges, and all other nodes stay.
+#include "intercept/shim/graphs/remake.h"
+
+#include <cstring>
+
+#include "tests/intercept/sim/libcuda/fixture.h"
+
+namespace gpushare {
+namespace {
+
+constexpr auto kPriority = static_cast<CUlaunchAttributeID>(8);
+constexpr auto kUpdatable = static_cast<CUlaunchAttributeID>(13);
+
+const shim::GraphDriver kDriver{
+#define GS_FUNCTION(name, parameters) .name = ::name,
+    GS_GRAPH_FUNCTIONS(GS_FUNCTION)
+#undef GS_FUNCTION
+};
+
+CUlaunchAttributeValue number(int value) {
+  CUlaunchAttributeValue made{};
+  std::memcpy(&made, &value, sizeof value);
+  return made;
+}
+
+std::vector<CUgraphNode> nodes_of(CUgraph graph) {
+  size_t count = 0;
+  EXPECT_EQ(cuGraphGetNodes(graph, nullptr, &count), CUDA_SUCCESS);
+  std::vector<CUgraphNode> nodes(count);
+  EXPECT_EQ(cuGraphGetNodes(graph, nodes.data(), &count), CUDA_SUCCESS);
+  return nodes;
+}
+
+std::vector<CUgraphNode> kernels_of(CUgraph graph) {
+  std::vector<CUgraphNode> kernels;
+  for (CUgraphNode node : nodes_of(graph)) {
+    CUgraphNodeType type{};
+    EXPECT_EQ(cuGraphNodeGetType(node, &type), CUDA_SUCCESS);
+    if (type == CU_GRAPH_NODE_TYPE_KERNEL) kernels.push_back(node);
+  }
+  return kernels;
+}
+
+// The contexts of its kernels, in their order.
+std::vector<CUcontext> contexts_of(CUgraph graph, shim::GraphAbout* about) {
+  std::vector<CUcontext> contexts;
+  *about = shim::about_graph(
+      kDriver, graph,
+      [](void* data, CUcontext context) {
+        static_cast<std::vector<CUcontext>*>(data)->push_back(context);
+        return true;
+      },
+      &contexts);
+  return contexts;
+}
+
+class Remake : public CudaStandin {
+ protected:
+  void SetUp() override {
+    GS_OK(cuInit(0));
+    GS_OK(cuDevicePrimaryCtxRetain(&primary_, 0));
+    GS_OK(cuCtxPushCurrent_v2(primary_));
+    GS_OK(cuModuleLoadData(&module_, workloads::kKernels));
+    CUdevResource whole{}, group{};
+    unsigned count = 1;
+    GS_OK(cuDeviceGetDevResource(0, &whole, CU_DEV_RESOURCE_TYPE_SM));
+    GS_OK(cuDevSmResourceSplitByCount(&group, &count, &whole, nullptr, 0, 8));
+    CUdevResourceDesc description = nullptr;
+    GS_OK(cuDevResourceGenerateDesc(&description, &group, 1));
+    GS_OK(cuGreenCtxCreate(&green_, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    GS_OK(cuCtxFromGreenCtx(&there_, green_));
+  }
+  void TearDown() override {
+    GS_OK(cuGreenCtxDestroy(green_));
+    GS_OK(cuCtxPopCurrent_v2(&primary_));
+    GS_OK(cuDevicePrimaryCtxRelease_v2(0));
+  }
+
+  // Which SMs the kernel of gs_sms sees, between two kernels of gs_note and a host function.
+  CUgraph noting(CUdeviceptr sms, CUdeviceptr list) {
+    const CUstream in = stream(CU_STREAM_NON_BLOCKING);
+    CUgraph graph = nullptr;
+    EXPECT_EQ(cuStreamBeginCapture_v2(in, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+    EXPECT_EQ(launch(kernel("gs_note"), 1, 1, in, list, 11u), CUDA_SUCCESS);
+    EXPECT_EQ(launch(kernel("gs_sms"), 1000, 32, in, sms, 1u), CUDA_SUCCESS);
+    EXPECT_EQ(cuMemsetD32Async(list + 4 * 7, 99, 1, in), CUDA_SUCCESS);
+    EXPECT_EQ(launch(kernel("gs_note"), 1, 1, in, list, 22u), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamEndCapture(in, &graph), CUDA_SUCCESS);
+    return graph;
+  }
+
+  CUcontext primary_ = nullptr, there_ = nullptr;
+  CUgreenCtx green_ = nullptr;
+};
+
+TEST_F(Remake, DoesTheSameInTheOtherContext) {
+  const CUdeviceptr sms = words(8), list = words(8);
+  const CUgraph graph = noting(sms, list);
+  const CUgraph copy = shim::remake(kDriver, graph, there_);
+  ASSERT_NE(copy, nullptr);
+  GS_OK(cuGraphDestroy(graph));
+  CUgraphExec exec = nullptr;
+  GS_OK(cuGraphInstantiateWithFlags(&exec, copy, 0));
+  GS_OK(cuGraphLaunch(exec, nullptr));
+  GS_OK(cuCtxSynchronize());
+  EXPECT_EQ(read(sms, 8), (std::vector<uint32_t>{0xFF, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(read(list, 8), (std::vector<uint32_t>{2, 11, 22, 0, 0, 0, 0, 99}));
+  GS_OK(cuGraphExecDestroy(exec));
+  GS_OK(cuGraphDestroy(copy));
+}
+
+TEST_F(Remake, LeavesTheGraphItselfAsItWas) {
+  const CUgraph graph = noting(words(8), words(8));
+  const auto before = nodes_of(graph);
+  const CUgraph copy = shim::remake(kDriver, graph, there_);
+  shim::GraphAbout about;
+  EXPECT_EQ(nodes_of(graph), before);
+  EXPECT_EQ(contexts_of(graph, &about), (std::vector<CUcontext>(3, primary_)));
+  EXPECT_EQ(contexts_of(copy, &about), (std::vector<CUcontext>(3, there_)));
+  EXPECT_EQ(nodes_of(copy).size(), before.size());
+  GS_OK(cuGraphDestroy(copy));
+  GS_OK(cuGraphDestroy(graph));
+}
+
+TEST_F(Remake, KeepsAttributes) {
+  const CUgraph graph = noting(words(8), words(8));
+  const CUlaunchAttributeValue greatest = number(-5);
+  GS_OK(cuGraphKernelNodeSetAttribute(kernels_of(graph)[1], kPriority, &greatest));
+  const CUgraph copy = shim::remake(kDriver, graph, there_);
+  std::vector<int> priorities;
+  for (CUgraphNode node : kernels_of(copy)) {
+    CUlaunchAttributeValue value{};
+    GS_OK(cuGraphKernelNodeGetAttribute(node, kPriority, &value));
+    priorities.push_back(value.priority);
+  }
+  EXPECT_EQ(priorities, (std::vector<int>{0, -5, 0}));
+  GS_OK(cuGraphDestroy(copy));
+  GS_OK(cuGraphDestroy(graph));
+}
+
+TEST_F(Remake, ABackAndForthIsTheSameGraph) {
+  const CUdeviceptr list = words(8);
+  const CUgraph graph = noting(words(8), list);
+  const CUgraph away = shim::remake(kDriver, graph, there_);
+  const CUgraph back = shim::remake(kDriver, away, primary_);
+  CUgraphExec exec = nullptr;
+  CUgraphExecUpdateResultInfo_v1 info{};
+  GS_OK(cuGraphInstantiateWithFlags(&exec, away, 0));
+  EXPECT_EQ(cuGraphExecUpdate_v2(exec, back, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE)
+      << "the driver wants its kernels in the same context";
+  const CUgraph again = shim::remake(kDriver, back, there_);
+  GS_OK(cuGraphExecUpdate_v2(exec, again, &info));
+  GS_OK(cuGraphLaunch(exec, nullptr));
+  GS_OK(cuCtxSynchronize());
+  EXPECT_EQ(read(list, 3), (std::vector<uint32_t>{2, 11, 22}));
+  GS_OK(cuGraphExecDestroy(exec));
+  for (CUgraph each : {graph, away, back, again}) GS_OK(cuGraphDestroy(each));
+}
+
+TEST_F(Remake, IsNotForGraphsWithinGraphsOrKernelsThatOthersChange) {
+  const CUgraph graph = noting(words(8), words(8));
+  shim::GraphAbout about;
+  contexts_of(graph, &about);
+  EXPECT_TRUE(about.can_be_remade && about.is_known);
+
+  CUgraph outer = nullptr;
+  CUgraphNode node = nullptr;
+  GS_OK(cuGraphCreate(&outer, 0));
+  GS_OK(cuGraphAddChildGraphNode(&node, outer, nullptr, 0, graph));
+  contexts_of(outer, &about);
+  EXPECT_FALSE(about.can_be_remade);
+  EXPECT_FALSE(about.is_known) << "of the kernels within it nothing is known";
+
+  const CUlaunchAttributeValue yes = number(1);
+  GS_OK(cuGraphKernelNodeSetAttribute(kernels_of(graph)[0], kUpdatable, &yes));
+  contexts_of(graph, &about);
+  EXPECT_FALSE(about.can_be_remade);
+  EXPECT_TRUE(about.is_known);
+  GS_OK(cuGraphDestroy(outer));
+  GS_OK(cuGraphDestroy(graph));
+}
+
+}  // namespace
+}  // namespace gpushare
