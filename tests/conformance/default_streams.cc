@@ -123,7 +123,7 @@ void legacy_after_host_function(Stage& stage) {
 
 // A copy to the host without a stream is in the legacy stream and waits for its end. 'o': the hold
 // ends. While one thread waits in such a copy the driver may keep other threads' launches waiting
-// (bench/gpu/spatial/blocking.cc): the witness is in line before.
+// (bench/gpu/driver/blocking.cc): the witness is in line before.
 void copy_without_stream(Stage& stage) {
   const CUstream stream = stage.stream(), other = stage.non_blocking();
   const CUdeviceptr word = stage.word();

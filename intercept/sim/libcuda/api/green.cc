@@ -95,7 +95,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx* green, CUdevResourceDesc description, CUde
   CUcontext primary = nullptr;
   if (const CUresult held = cuDevicePrimaryCtxRetain(&primary, device); held != CUDA_SUCCESS)
     return held;
-  // The driver waits for the work of the context, too (bench/gpu/spatial/blocking.cc): a kernel
+  // The driver waits for the work of the context, too (bench/gpu/driver/blocking.cc): a kernel
   // that waits for the host blocks this call.
   if (const auto context = runtime->contexts.find(primary))
     runtime->wait(*context, runtime->pending(*context));

@@ -9,6 +9,7 @@
 #include <functional>
 #include <thread>
 
+#include "intercept/shim/graphs/remake.h"
 #include "tests/workloads/common/flags.h"
 #include "tests/workloads/common/gpu_session.h"
 #include "tests/workloads/common/green_context.h"
@@ -36,6 +37,12 @@ HOLD:
   ret;
 }
 )";
+
+const shim::GraphDriver kGraphDriver{
+#define GS_FUNCTION(name, parameters) .name = ::name,
+    GS_GRAPH_FUNCTIONS(GS_FUNCTION)
+#undef GS_FUNCTION
+};
 
 constexpr uint64_t kHold = 1'000'000'000, kBlocked = kHold / 2;
 
@@ -179,6 +186,26 @@ int run(const Settings& s) {
       check(cuStreamWaitEvent(bench.other(), event, 0), "cuStreamWaitEvent");
     }
   });
+  CUgraph graph = nullptr, copy = nullptr;
+  CUgraphExec exec = nullptr;
+  CUcontext there = nullptr;
+  check(cuCtxFromGreenCtx(&there, green), "cuCtxFromGreenCtx");
+  check(cuStreamBeginCapture_v2(bench.other(), CU_STREAM_CAPTURE_MODE_RELAXED),
+        "cuStreamBeginCapture_v2");
+  for (int i = 0; i < 64; ++i) launch(bench.empty(), {1, 1}, bench.other());
+  check(cuStreamEndCapture(bench.other(), &graph), "cuStreamEndCapture");
+  bench.time(
+      "a graph made again for a green context, launch beside",
+      [&] { copy = shim::remake(kGraphDriver, graph, there); }, true);
+  bench.time(
+      "cuGraphInstantiate of it, launch beside",
+      [&] { check(cuGraphInstantiateWithFlags(&exec, copy, 0), "cuGraphInstantiateWithFlags"); },
+      true);
+  bench.time("its first launch there",
+             [&] { check(cuGraphLaunch(exec, stream), "cuGraphLaunch"); });
+  bench.time(
+      "cuGraphExecDestroy, launch beside",
+      [&] { check(cuGraphExecDestroy(exec), "cuGraphExecDestroy"); }, true);
   bench.time(
       "cuGreenCtxDestroy, launch beside",
       [&] { check(cuGreenCtxDestroy(green), "cuGreenCtxDestroy"); }, true);
