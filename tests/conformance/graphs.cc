@@ -11,6 +11,14 @@ namespace {
 class Graph {
  public:
   explicit Graph(Stage& stage) : stage_(stage) { must(cuGraphCreate(&graph_, 0), "cuGraphCreate"); }
+  // What a stream captures that notes these letters.
+  Graph(Stage& stage, const char* notes) : stage_(stage) {
+    const CUstream stream = stage.non_blocking();
+    must(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
+         "cuStreamBeginCapture_v2");
+    for (; *notes != 0; ++notes) stage.note(stream, *notes);
+    must(cuStreamEndCapture(stream, &graph_), "cuStreamEndCapture");
+  }
   ~Graph() {
     static_cast<void>(cuCtxSynchronize());
     if (exec_ != nullptr) static_cast<void>(cuGraphExecDestroy(exec_));
@@ -20,6 +28,12 @@ class Graph {
   Graph& operator=(const Graph&) = delete;
 
   CUgraph get() const { return graph_; }
+  CUgraphNode root() const {
+    CUgraphNode node = nullptr;
+    size_t count = 1;
+    must(cuGraphGetRootNodes(graph_, &node, &count), "cuGraphGetRootNodes");
+    return node;
+  }
   CUgraphExec exec() const { return exec_; }
 
   using Nodes = std::initializer_list<CUgraphNode>;
@@ -72,6 +86,10 @@ class Graph {
     const KernelNote kernel(stage_, what);
     must(cuGraphExecKernelNodeSetParams_v2(exec_, node, &kernel.parameters),
          "cuGraphExecKernelNodeSetParams_v2");
+  }
+  void set_note_of_graph(CUgraphNode node, char what) const {
+    const KernelNote kernel(stage_, what);
+    must(cuGraphKernelNodeSetParams_v2(node, &kernel.parameters), "cuGraphKernelNodeSetParams_v2");
   }
   std::string update(const Graph& from) const {
     CUgraphExecUpdateResultInfo_v1 info{};
@@ -271,6 +289,23 @@ void set_parameters(Stage& stage) {
   stage.settle();
 }
 
+// The same with kernels that a stream has captured.
+void set_captured_parameters(Stage& stage) {
+  Graph graph(stage, "ab");
+  graph.instantiate();
+  const CUstream stream = stage.non_blocking();
+  {
+    const Hold hold(stage, stream);
+    graph.launch(stream);
+    graph.set_note(graph.root(), 'c');
+    graph.launch(stream);
+    graph.set_note_of_graph(graph.root(), 'd');
+    stage.say(graph.update(graph));
+    graph.launch(stream);
+  }
+  stage.settle();
+}
+
 void clone(Stage& stage) {
   CUgraph copy = nullptr;
   {
@@ -364,6 +399,7 @@ constexpr Scene kScenes[] = {
     {"graph changed after its instantiation", changed_after_instantiation},
     {"exec updated by a graph", update},
     {"exec with a node's parameters set", set_parameters},
+    {"exec of a captured graph with a node's parameters set", set_captured_parameters},
     {"clone of a graph", clone},
     {"graph within a graph", child},
     {"events in a graph", events_in_a_graph},

@@ -11,10 +11,9 @@ space P Q      gpushared with sharing = "spatial" and sm_percent P and Q
 Each model has a user for each request that is answered at once (--at-once): as soon as one answer is whole, the next
 prompt of 256 words is read, and 64 to 192 words are written, the lengths being the same in every way. Weights are
 random. Of each way and number of users, for both models: tokens a second, and those as a part of what the model does
-alone with as many users; the time of a token, and of the first one. The driver runs a CUDA graph where it was captured,
-so in the ways by space tokens do not move after the start; with --eager they are written without graphs in every way,
-slower, and move. It needs root, python3 with torch, and a GPU that nothing else uses; with --dry nothing of that: the
-ways alone and native then run with a model that only sleeps.
+alone with as many users; the time of a token, and of the first one. Tokens are written by CUDA graphs; with --eager
+they are written without in every way, slower. It needs root, python3 with torch, and a GPU that nothing else uses; with
+--dry nothing of that: the ways alone and native then run with a model that only sleeps.
 """
 import argparse
 import contextlib

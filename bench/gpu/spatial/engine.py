@@ -17,8 +17,7 @@ of 1,631 words on average (log-normal, sigma 1) and answers of 115 (sigma 0.8), 
 rate and 2 s at four times of it in turn; long has prompts of 18,000 (deviation 4,000) and answers of 50. First it is
 measured how many a second way `chunks` answers at most; --loads are parts of that. A request counts if it arrives in the
 --seconds of the run. Late are first tokens that took longer than --ttft, and other tokens that came longer than --tpot
-after the one before. The driver runs a CUDA graph where it was captured, so under gpushared tokens do not move; with
---eager they are written without graphs in every way, slower, and move. It needs root, python3 with torch, and a GPU that
+after the one before. With --eager they are written without graphs in every way, slower. It needs root, python3 with torch, and a GPU that
 nothing else uses; with --dry nothing of that: the ways one, chunks and native then run with a model that only sleeps.
 """
 import argparse

@@ -75,7 +75,7 @@ void Graphs::on_instantiated(CUgraphExec handle, CUgraph graph, unsigned long lo
   exec->is_examined = false;
   exec->is_at_home = true;
   exec->at = Exec::kNowhere;
-  exec->last = nullptr;
+  exec->last.store(nullptr, std::memory_order_relaxed);
   exec->is_behind = false;
   exec->stale = 0;
   exec->next_remake_ns = 0;
@@ -110,10 +110,11 @@ void Graphs::on_updated(CUgraphExec handle, CUgraph graph) {
 void Graphs::before_stream_end(Stream& stream) {
   const KeepErrno errno_of_the_program;
   for (Exec* exec = all_.load(std::memory_order_acquire); exec != nullptr; exec = exec->next) {
+    // The launch of another one may wait for what the program does after this.
+    if (exec->last.load(std::memory_order_relaxed) != &stream) continue;
     const Locked locked(exec->lock);
-    if (exec->last != &stream) continue;
     const AllowedInCaptures allowed(*driver_);
-    exec->last = nullptr;
+    exec->last.store(nullptr, std::memory_order_relaxed);
     if (Streams::get()->is_empty(stream)) continue;
     if (exec->behind == nullptr &&
         driver_->cuEventCreate(&exec->behind, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
@@ -121,7 +122,7 @@ void Graphs::before_stream_end(Stream& stream) {
     exec->is_behind = exec->behind != nullptr &&
                       driver_->cuEventRecord(exec->behind, stream.physical()) == CUDA_SUCCESS;
     // Nobody can ask whether its latest launch runs, so that it stays with what it launched.
-    if (!exec->is_behind) exec->last = &stream;
+    if (!exec->is_behind) exec->last.store(&stream, std::memory_order_relaxed);
   }
 }
 

@@ -21,6 +21,9 @@ struct Exec {
   // Held during a launch, too: the copies are one exec to the program, whose launches never run at
   // the same time.
   SpinLock lock;
+  // The stream of the latest launch; null: none can still run, other than behind `behind`. It is
+  // written under `lock`, and any thread may ask whether it is its own.
+  std::atomic<Stream*> last;
   // Protected by `lock`, like all that follows but for `next`. Null: it was destroyed.
   CUgraphExec original;
   CUgraph form;  // what it was made of; null: it cannot be made again
@@ -30,7 +33,6 @@ struct Exec {
   bool is_examined;  // `captured` and `is_at_home` are known
   bool is_at_home;   // a kernel of `original`, or a graph within it, may be at home
   Place at;          // that of the latest launch
-  Stream* last;      // of the latest launch; null: none can still run, other than behind `behind`
   CUevent behind;    // behind the latest launch, where its stream was destroyed
   bool is_behind;    // `behind` is to be asked
   uint32_t stale;    // bit n: the copy of the n-th place is older than `form`

@@ -62,12 +62,13 @@ bool Graphs::is_free(Exec& exec, const Stream& stream) {
     if (driver_->cuEventQuery(exec.behind) != CUDA_SUCCESS) return false;
     exec.is_behind = false;
   }
-  if (exec.last == nullptr) return true;
+  Stream* const last = exec.last.load(std::memory_order_relaxed);
+  if (last == nullptr) return true;
   // A thread's own stream may be another thread's by now.
   const bool is_own = stream.at[0].load(std::memory_order_relaxed) == GS_CU_STREAM_PER_THREAD;
-  if (exec.last == &stream && !is_own) return true;
+  if (last == &stream && !is_own) return true;
   const AllowedInCaptures allowed(*driver_);
-  return Streams::get()->is_empty(*exec.last);
+  return Streams::get()->is_empty(*last);
 }
 
 // Sets `at`: the place for which a launch in that stream finds a copy that is not stale, or
@@ -96,19 +97,20 @@ CUgraphExec Graphs::choose(Exec& exec, Stream* stream) {
   }
   if (const CUgraphExec copy = exec.at == Exec::kNowhere ? nullptr : exec.of(exec.at);
       copy != nullptr && copy != exec.original) {
-    exec.last = stream;
+    exec.last.store(stream, std::memory_order_relaxed);
     exec.used_ns[exec.at] = monotonic_ns();
     return copy;
   }
   if (stream != nullptr && !is_free(exec, *stream)) order_behind_last(exec, *stream);
-  exec.last = stream;
+  exec.last.store(stream, std::memory_order_relaxed);
   exec.at = exec.captured;
   return exec.original;
 }
 
 // A copy that may run must be changed, but the driver did not do it: the original comes after it.
 void Graphs::order_behind_last(Exec& exec, Stream& stream) {
-  if (exec.at == exec.captured || exec.last == nullptr || exec.last == &stream ||
+  Stream* const last = exec.last.load(std::memory_order_relaxed);
+  if (exec.at == exec.captured || last == nullptr || last == &stream ||
       Streams::get()->is_any_capturing())
     return;
   const AllowedInCaptures allowed(*driver_);
@@ -117,7 +119,7 @@ void Graphs::order_behind_last(Exec& exec, Stream& stream) {
     exec.behind = nullptr;
     return;
   }
-  if (driver_->cuEventRecord(exec.behind, exec.last->physical()) == CUDA_SUCCESS)
+  if (driver_->cuEventRecord(exec.behind, last->physical()) == CUDA_SUCCESS)
     driver_->cuStreamWaitEvent(stream.physical(), exec.behind, 0);
 }
 
@@ -195,7 +197,7 @@ bool Graphs::drop_place_of_all(Device& device, Place place) {
     if (exec->device != &device) continue;
     if (place == 0) {
       give_up(*exec);
-      exec->last = nullptr;
+      exec->last.store(nullptr, std::memory_order_relaxed);
       exec->behind = nullptr;  // it ends with the context
       exec->is_behind = false;
       exec->device = nullptr;
@@ -203,8 +205,8 @@ bool Graphs::drop_place_of_all(Device& device, Place place) {
     }
     if (exec->copies[place] == nullptr) continue;
     if (exec->at == place) {
-      if (exec->is_behind || (exec->last != nullptr && !Streams::get()->is_empty(*exec->last)))
-        return false;
+      Stream* const last = exec->last.load(std::memory_order_relaxed);
+      if (exec->is_behind || (last != nullptr && !Streams::get()->is_empty(*last))) return false;
       exec->at = Exec::kNowhere;
     }
     driver_->cuGraphExecDestroy(exec->copies[place]);
