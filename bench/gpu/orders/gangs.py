@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A data-parallel job on two GPUs beside others, under `fair`: gangs.py BUILD [--only ROW...] [--off] [--out FILE].
+"""A job on two GPUs beside others, under `fair`: gangs.py BUILD [--job JOB] [--only ROW...] [--off] [--out FILE].
+
+The job is ddp, a training that adds its gradients at each step (ddp.py), or tensor, a model whose layers lie on both GPUs
+(tensor.py).
 
 cap-40        the job under a cap of 40 %, beside an endless program on each GPU
 weights-1-1   weights of 100 and 100 beside the same; weights-1-3 and weights-3-1 likewise
@@ -8,12 +11,17 @@ jobs-1-1      beside another such job on the same GPUs; jobs-1-3 and jobs-3-1 li
 
 Of each: steps/s as a part of what is due (share x alone), the 99th percentile of a step, the longest step, what each tenant
 has of each GPU by the agent's records, and whether the losses are those of the job alone. --off leaves each GPU to itself,
-for comparison.
+for comparison. With --kills, the agent is killed so many times a minute, at random instants, and its supervisor starts the
+next one: the job must get on and end with the same losses, and nothing may stay frozen; its share is not asked then.
 Needs root, torch with NCCL, and two GPUs that nobody else uses.
 """
 import json
+import os
 import pathlib
+import random
+import signal
 import sys
+import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -21,7 +29,7 @@ sys.path.insert(1, str(HERE.parents[1]))
 import record
 import rig
 
-SECONDS = 20
+ALONE = 20  # seconds
 ASIDE = 2  # seconds at the begin and the end of the job that do not count for the shares
 # The job's settings, its neighbours', whether these are a job, and what is due to the first.
 ROWS = {
@@ -35,8 +43,8 @@ ROWS = {
 }
 
 
-def ddp(port):
-    return [sys.executable, HERE / "ddp.py", "--port", str(port), "--seconds", str(SECONDS)]
+def job_of(options, port, seconds=None):
+    return [sys.executable, HERE / f"{options.job}.py", "--port", str(port), "--seconds", str(seconds or options.seconds)]
 
 
 def ready(program):
@@ -44,11 +52,42 @@ def ready(program):
         sys.exit(program.errors()[-1500:])
 
 
-def alone(build):
-    with rig.Agent(build, "[tenant.a]\n") as agent, rig.Program(agent.command("a", ddp(29511), False)) as job:
+def alone(options):
+    with rig.Agent(options.build, "[tenant.a]\n") as agent, \
+            rig.Program(agent.command("a", job_of(options, 29511, ALONE), False)) as job:
         ready(job)
         job.tell("go")
-        return job.take(SECONDS + 120)
+        return job.take(ALONE + 120)
+
+
+class Killer:
+    """Kills the agent `a_minute` times a minute within a `with` block; `kills` says how often."""
+
+    def __init__(self, agent, a_minute):
+        self.agent, self.a_minute, self.kills = agent, a_minute, 0
+        self.over, self.random = threading.Event(), random.Random(1)
+        self.thread = threading.Thread(target=self.work, daemon=True)
+
+    def status(self):
+        seen = self.agent.ask("status", "--json")
+        return json.loads(seen.stdout) if seen.returncode == 0 else {}
+
+    def work(self):
+        while not self.over.wait(self.random.uniform(0.2, 1.8) * 60 / self.a_minute):
+            pid = self.status().get("agent", {}).get("pid", 0)
+            if pid:
+                os.kill(pid, signal.SIGKILL)
+                self.kills += 1
+
+    def __enter__(self):
+        if self.a_minute:
+            self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        if self.a_minute:
+            self.thread.join(60)
 
 
 def gpu_times(agent):
@@ -67,13 +106,15 @@ def shares(earlier, later):
     return found
 
 
-def measure(build, row, single, gangs):
+def measure(options, row, single, gangs):
+    build, seconds = options.build, options.seconds
     own, others, are_jobs, share = ROWS[row]
     config = f'[agent]\ngangs = "{gangs}"\n[tenant.a]\n{own}\n[tenant.b]\n{others}\n'
-    with rig.Agent(build, config) as agent, rig.Program(agent.command("a", ddp(29511), False)) as job:
+    with rig.Agent(build, config) as agent, \
+            rig.Program(agent.command("a", job_of(options, 29511), False)) as job:
         ready(job)
         endless = [build / "bin/workloads/spin", "--seconds", "1000"]
-        commands = [ddp(29512)] if are_jobs else [[*endless, "--device", str(gpu)] for gpu in (0, 1)]
+        commands = [job_of(options, 29512)] if are_jobs else [[*endless, "--device", str(gpu)] for gpu in (0, 1)]
         neighbours = [rig.Program(agent.command("b", words, False)) for words in commands]
         try:
             if are_jobs:
@@ -82,40 +123,57 @@ def measure(build, row, single, gangs):
             else:
                 time.sleep(5)  # until they have measured their kernels
             job.tell("go")
-            time.sleep(ASIDE)
-            earlier = gpu_times(agent)
-            time.sleep(SECONDS - 2 * ASIDE)
-            later = gpu_times(agent)
-            said = job.take(SECONDS + 120)
-            other = neighbours[0].take(SECONDS + 120) if are_jobs else None
+            with Killer(agent, options.kills) as killer:
+                time.sleep(ASIDE)
+                earlier = gpu_times(agent) if not options.kills else None
+                time.sleep(seconds - 2 * ASIDE)
+                later = gpu_times(agent) if not options.kills else None
+            said = job.take(seconds + 120)
+            other = neighbours[0].take(seconds + 120) if are_jobs else None
+            others_go_on = not options.kills or are_jobs or go_on(agent)
         finally:
             for neighbour in neighbours:
                 neighbour.__exit__(None, None, None)
         log = agent.log()
     if said is None:
         sys.exit(f"the job ended early: {job.errors()[-800:]}\n{log[-2000:]}")
-    rate, full = said["steps"] / SECONDS, single["steps"] / SECONDS
+    rate, full = said["steps"] / seconds, single["steps"] / ALONE
     result = {"share_due": share, "steps_per_s": rate, "alone_steps_per_s": full, "of_due": rate / (share * full),
               "step_p99_ms": record.quantile(said["ms"], 0.99), "step_max_ms": max(said["ms"]),
               "alone_step_ms": record.quantile(single["ms"], 0.5),
-              "losses_equal": said["losses"] == single["losses"],
-              "shares_pct": shares(earlier, later)}
+              "losses_equal": said["losses"] == single["losses"]}
+    if options.kills:
+        result |= {"kills": killer.kills, "others_go_on": others_go_on}
+    else:
+        result["shares_pct"] = shares(earlier, later)
     if other is not None:
-        result["other_of_due"] = other["steps"] / SECONDS / ((1 - share) * full)
+        result["other_of_due"] = other["steps"] / seconds / ((1 - share) * full)
     return result
+
+
+def go_on(agent):
+    """Whether the programs beside the job still get GPU time on each GPU."""
+    before = gpu_times(agent)
+    time.sleep(3)
+    had = shares(before, gpu_times(agent)).get("b", [0])
+    return min(had) > 20
 
 
 def main():
     parser = rig.parser(__doc__)
     parser.add_argument("--only", nargs="+", choices=sorted(ROWS), default=list(ROWS))
     parser.add_argument("--off", action="store_true", help="leave each GPU to itself")
+    parser.add_argument("--job", choices=("ddp", "tensor"), default="ddp")
+    parser.add_argument("--seconds", type=int, default=20, help="how long the job works (default: 20)")
+    parser.add_argument("--kills", type=float, default=0, help="of the agent, in a minute (default: none)")
     options = parser.parse_args()
     gangs = "off" if options.off else "auto"
-    single = alone(options.build)
+    single = alone(options)
     for row in options.only:
-        result = {"row": row, "gangs": gangs} | measure(options.build, row, single, gangs)
+        result = {"row": row, "job": options.job, "gangs": gangs} | measure(options, row, single, gangs)
         print(result, flush=True)
-        command = f"bench/gpu/orders/gangs.py build --only {row}{' --off' * options.off} --out FILE"
+        command = (f"bench/gpu/orders/gangs.py build --job {options.job} --only {row}{' --off' * options.off}"
+                   f" --seconds {options.seconds}{f' --kills {options.kills:g}' * (options.kills > 0)} --out FILE")
         record.Record(options.out).write(record.origin(command, options.commit) | result)
 
 

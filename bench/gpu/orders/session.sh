@@ -10,6 +10,7 @@
 # models-peers  the same by slices and MPS                                                                  1 GPU, torchvision
 # two-gpus    these 34 jobs placed on two GPUs, and a job of two ranks that takes turns                     2 GPUs, torchvision
 # gangs       a job of two ranks under fair: cap and weights, beside programs                               2 GPUs, torch
+# gangs-more   a model that lies on both GPUs; a training while agents are killed                           2 GPUs, torch
 # gangs-jobs  the same beside another such job, and what natively comes of it                               2 GPUs, torch
 # BUILD: the folder that make or make dist has filled (build). OUT: where FILE.jsonl of bench/results are added to (build/bench).
 # Every process has its limit. At the end all that a dead agent may have left is undone, and the driver's own complaints are
@@ -81,6 +82,10 @@ gangs) torch 520 gangs gangs.py --only weights-1-1 cap-40 weights-1-3 weights-3-
 gangs-jobs)
   torch 200 gangs gangs.py --only weights-1-1 --off
   torch 320 gangs gangs.py --only jobs-1-1 jobs-1-3 jobs-3-1
+  ;;
+gangs-more)
+  torch 240 gangs gangs.py --job tensor --only weights-1-1 cap-40
+  torch 280 gangs gangs.py --only weights-1-1 --seconds 150 --kills 20
   ;;
 *) usage ;;
 esac
