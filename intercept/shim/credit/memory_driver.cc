@@ -6,9 +6,8 @@
 namespace gpushare::shim {
 namespace {
 
-#define GS_NAME(name, parameters) #name,
-constexpr const char* kNames[] = {GS_MEMORY_FUNCTIONS(GS_NAME) "cuFuncGetName", "cuKernelGetName"};
-#undef GS_NAME
+constexpr const char* kNames[] = {GS_MEMORY_FUNCTIONS(GS_FUNCTION_NAME) "cuFuncGetName",
+                                  "cuKernelGetName"};
 
 constinit DriverTable<MemoryDriver> table(kNames, 2);
 

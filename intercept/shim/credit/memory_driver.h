@@ -22,10 +22,7 @@ struct MemoryDriver {
   X(cuStreamWaitValue32_v2, (CUstream, CUdeviceptr, uint32_t, unsigned))  \
   X(cuStreamWriteValue32_v2, (CUstream, CUdeviceptr, uint32_t, unsigned)) \
   X(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode*))
-// NOLINTNEXTLINE(bugprone-macro-parentheses): it is a declarator
-#define GS_MEMBER(name, parameters) CUresult(*name) parameters;
-  GS_MEMORY_FUNCTIONS(GS_MEMBER)
-#undef GS_MEMBER
+  GS_MEMORY_FUNCTIONS(GS_FUNCTION_POINTER)
   // Null with a driver before 12.3.
   CUresult (*cuFuncGetName)(const char**, CUfunction);
   CUresult (*cuKernelGetName)(const char**, CUkernel);

@@ -7,9 +7,7 @@
 namespace gpushare::shim {
 namespace {
 
-#define GS_NAME(name, parameters) #name,
-constexpr const char* kNames[] = {GS_DRIVER_FUNCTIONS(GS_NAME)};
-#undef GS_NAME
+constexpr const char* kNames[] = {GS_DRIVER_FUNCTIONS(GS_FUNCTION_NAME)};
 
 constinit DriverTable<Driver> table(kNames);
 

@@ -35,10 +35,7 @@ struct Driver {
   X(cuGreenCtxDestroy, (CUgreenCtx))                                                       \
   X(cuCtxFromGreenCtx, (CUcontext*, CUgreenCtx))                                           \
   X(cuGreenCtxStreamCreate, (CUstream*, CUgreenCtx, unsigned, int))
-// NOLINTNEXTLINE(bugprone-macro-parentheses): it is a declarator
-#define GS_MEMBER(name, parameters) CUresult(*name) parameters;
-  GS_DRIVER_FUNCTIONS(GS_MEMBER)
-#undef GS_MEMBER
+  GS_DRIVER_FUNCTIONS(GS_FUNCTION_POINTER)
 };
 
 // The newest API whose functions hooks.def lists, as cuDriverGetVersion says it. A program may get

@@ -9,9 +9,7 @@
 namespace gpushare::shim {
 namespace {
 
-#define GS_NAME(name, parameters) #name,
-constexpr const char* kNames[] = {GS_OCCUPANCY_FUNCTIONS(GS_NAME)};
-#undef GS_NAME
+constexpr const char* kNames[] = {GS_OCCUPANCY_FUNCTIONS(GS_FUNCTION_NAME)};
 
 constinit DriverTable<OccupancyDriver> table(kNames);
 

@@ -15,10 +15,7 @@ struct OccupancyDriver {
   X(cuDeviceGetAttribute, (int*, CUdevice_attribute, CUdevice)) \
   X(cuDeviceGetPCIBusId, (char*, int, CUdevice))                \
   X(cuOccupancyMaxActiveBlocksPerMultiprocessor, (int*, CUfunction, int, std::size_t))
-// NOLINTNEXTLINE(bugprone-macro-parentheses): it is a declarator
-#define GS_MEMBER(name, parameters) CUresult(*name) parameters;
-  GS_OCCUPANCY_FUNCTIONS(GS_MEMBER)
-#undef GS_MEMBER
+  GS_OCCUPANCY_FUNCTIONS(GS_FUNCTION_POINTER)
 };
 
 // Null: the driver is not loaded, or lacks one of them.
