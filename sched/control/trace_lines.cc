@@ -4,24 +4,6 @@
 #include <fmt/core.h>
 
 namespace gpushare {
-namespace {
-
-const char* reason_name(FreezeReason reason) {
-  switch (reason) {
-    case FreezeReason::kCap:
-      return "cap";
-    case FreezeReason::kTurn:
-      return "turn";
-    case FreezeReason::kUser:
-      return "user";
-    case FreezeReason::kNone:
-      break;
-  }
-  return "";
-}
-
-}  // namespace
-
 std::string trace_line(const SwitchRecord& record) {
   return fmt::format(R"({{"switch":{{"t":{},"gpu":{},"pid":{},"start":{}}}}})",
                      record.time.time_since_epoch().count(), record.gpu, record.pid,
@@ -36,7 +18,7 @@ std::string trace_line(const Enforcer::Change& change, FreezeReason reason) {
   };
   switch (change.kind) {
     case Enforcer::Change::Kind::kFreeze:
-      return line("freeze", fmt::format(R"(,"reason":"{}")", reason_name(reason)));
+      return line("freeze", fmt::format(R"(,"reason":"{}")", freeze_reason_name(reason)));
     case Enforcer::Change::Kind::kSlice:
       return line("slice", fmt::format(R"(,"value":{})", change.slice.count()));
     case Enforcer::Change::Kind::kThaw:

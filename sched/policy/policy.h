@@ -126,6 +126,12 @@ struct Snapshot {
 // For accounting. What people read is Decision::reason.
 enum class FreezeReason : uint8_t { kNone, kCap, kTurn, kUser };
 
+// The word for it in traces and in the history of the use; empty for kNone.
+constexpr const char* freeze_reason_name(FreezeReason reason) {
+  constexpr const char* kNames[] = {"", "cap", "turn", "user"};
+  return kNames[static_cast<size_t>(reason)];
+}
+
 // What shall be of one process. What is left at its default is not asked for.
 struct Decision {
   uint32_t process = 0;                       // ProcessView::id

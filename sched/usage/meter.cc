@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "sched/policy/policy.h"
+
 namespace gpushare {
 namespace {
 
@@ -24,17 +26,11 @@ uint64_t take_ms(int64_t& ns) {
   return static_cast<uint64_t>(ms);
 }
 
-const char* reason_of(ProcessState state) {
-  switch (state) {
-    case ProcessState::kFrozenCap:
-      return "cap";
-    case ProcessState::kFrozenTurn:
-      return "turn";
-    case ProcessState::kFrozenUser:
-      return "user";
-    default:
-      return nullptr;
-  }
+FreezeReason reason_of(ProcessState state) {
+  return state == ProcessState::kFrozenCap    ? FreezeReason::kCap
+         : state == ProcessState::kFrozenTurn ? FreezeReason::kTurn
+         : state == ProcessState::kFrozenUser ? FreezeReason::kUser
+                                              : FreezeReason::kNone;
 }
 
 }  // namespace
@@ -95,7 +91,7 @@ void UsageMeter::look_at_processes(const PlaneSnapshot& snapshot, int64_t passed
       own.entitled += passed_ns / 1000 * process.target_permille;
     of_processes_[{name, process.gpu}] += used;
 
-    if (const char* reason = reason_of(process.state)) {
+    if (const FreezeReason reason = reason_of(process.state); reason != FreezeReason::kNone) {
       const int64_t lasted =
           (monotonic.time_since_epoch().count() - static_cast<int64_t>(process.state_since_ns)) /
           kMs;
@@ -105,7 +101,7 @@ void UsageMeter::look_at_processes(const PlaneSnapshot& snapshot, int64_t passed
                                    .job = std::move(job),
                                    .pid = process.pid,
                                    .gpu = process.gpu,
-                                   .reason = reason},
+                                   .reason = freeze_reason_name(reason)},
                         .is_seen = true};
     }
   }
