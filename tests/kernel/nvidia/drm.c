@@ -4,9 +4,7 @@
  * what the program has made, behind a device file of its own. Its ioctls 0, 1 and 2 call one of them
  * each, and return what the function returns.
  */
-#include <linux/fs.h>
-#include <linux/miscdevice.h>
-#include <linux/module.h>
+#include "device.h"
 
 struct drm_device;
 struct drm_file;
@@ -48,13 +46,4 @@ static const struct file_operations drm_fops = {
 	.unlocked_ioctl = drm_ioctl,
 };
 
-static struct miscdevice drm_device = {
-	.minor = MISC_DYNAMIC_MINOR,
-	.name = "nvidia-gem",
-	.fops = &drm_fops,
-	.mode = 0666,
-};
-
-module_misc_device(drm_device);
-MODULE_DESCRIPTION("Stand-in for nvidia-drm, for gpushare's tests");
-MODULE_LICENSE("GPL");
+STANDIN_DEVICE_MODULE("nvidia-drm", "nvidia-gem", drm_fops);

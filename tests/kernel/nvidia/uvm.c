@@ -3,12 +3,10 @@
  * A stand-in for nvidia-uvm.ko: a device file by which a program has memory of RM's mapped. Nothing
  * is mapped, but the memory is kept: until it is unmapped, or the file is released.
  */
-#include <linux/fs.h>
-#include <linux/miscdevice.h>
-#include <linux/module.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
+#include "device.h"
 #include "standin_abi.h"
 #include "uvm.h"
 
@@ -91,13 +89,4 @@ static const struct file_operations uvm_fops = {
 	.unlocked_ioctl = uvm_ioctl,
 };
 
-static struct miscdevice uvm_device = {
-	.minor = MISC_DYNAMIC_MINOR,
-	.name = "nvidia-uvm",
-	.fops = &uvm_fops,
-	.mode = 0666,
-};
-
-module_misc_device(uvm_device);
-MODULE_DESCRIPTION("Stand-in for nvidia-uvm, for gpushare's tests");
-MODULE_LICENSE("GPL");
+STANDIN_DEVICE_MODULE("nvidia-uvm", "nvidia-uvm", uvm_fops);
