@@ -28,11 +28,17 @@ endef
 # $(call standin_rule,RING/FOLDER,HEADERS,FUNCTION): the stand-in driver, whose ioctl function is called
 # FUNCTION.
 standin_rule = $(eval $(1)/nvidia.ko: intercept/nvrm/abi.h)$(eval $(call kbuild_rule,$(1)/nvidia.ko,tests/kernel/nvidia,$(wildcard tests/kernel/nvidia/*),$(2),REPO=$(CURDIR) STANDIN_ENTRY=$(3)))
-# $(call ring_rules,RING,HEADERS): all modules for one kernel. Its gpushare.ko may be another one than
-# kmod.mk builds, which is for other headers.
+# $(call module_rule,FILE.ko,HEADERS): gpushare.ko. Where kmod.mk builds it for the same headers, it is that one.
+module_rule = $(if $(and $(realpath $(KDIR)),$(call same,$(realpath $(2)),$(realpath $(KDIR))),$(call same,$(kmod_flags),)),$(call module_copy_rule,$(1)),$(call kbuild_rule,$(1),kmod,$(kmod_sources),$(2)))
+define module_copy_rule
+$(1): $(O)/kmod/gpushare.ko
+	@mkdir -p $$(@D)
+	$$(Q)cp $$< $$@
+endef
+# $(call ring_rules,RING,HEADERS): all modules for one kernel.
 ring_modules = $(addprefix $(1)/,gpushare/gpushare.ko livepatch/standin-livepatch.ko beside/forks.ko nvidia/nvidia.ko nvidia-535/nvidia.ko nvidia-unknown/nvidia.ko)
 define ring_rules
-$(eval $(call kbuild_rule,$(1)/gpushare/gpushare.ko,kmod,$(kmod_sources),$(2)))
+$(eval $(call module_rule,$(1)/gpushare/gpushare.ko,$(2)))
 $(eval $(call kbuild_rule,$(1)/livepatch/standin-livepatch.ko,tests/kernel/livepatch,$(wildcard tests/kernel/livepatch/*),$(2)))
 $(eval $(call kbuild_rule,$(1)/beside/forks.ko,tests/kernel/beside,$(wildcard tests/kernel/beside/*),$(2)))
 $(call standin_rule,$(1)/nvidia,$(2),nvidia_unlocked_ioctl)
