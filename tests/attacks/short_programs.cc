@@ -35,8 +35,8 @@ struct Settings {
               &lanes, "programs at a time", "--flee-ms", &flee_ms,
               "kill a program that has stood still for so long, 0: never", "--slots", &slots,
               "1: each asks for a slot, and counts no launch in it");
+    flags.limit("--lanes", 1);
     flags.parse(&device);
-    if (lanes == 0) flags.fail("--lanes must be at least 1");
   }
 };
 

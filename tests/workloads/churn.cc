@@ -15,8 +15,8 @@ struct Settings {
     flags.add("--kernels", &kernels, "how many", "--units", &units,
               "work units of 16 rounds in each", "--seed", &seed, "of the kernels' data",
               "--hold-ms", &hold_ms, "keep the idle context so long before the end");
+    flags.limit("--units", 0, UINT32_MAX);
     flags.parse(&device);
-    if (units > UINT32_MAX) flags.fail("--units must be below 2^32");
   }
 };
 

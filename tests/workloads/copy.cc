@@ -22,10 +22,10 @@ struct Settings {
     flags.add("--bytes", &bytes, "size of a copy, a multiple of 4", "--rounds", &rounds,
               "copies of each kind", "--seed", &seed, "of the data", "--start-at", &start_at,
               "CLOCK_MONOTONIC ns to begin at, 0: now");
+    flags.limit("--rounds", 1);
     flags.parse(&device);
     if (bytes == 0 || bytes % 4 != 0 || bytes > kMaxBytes)
       flags.fail("--bytes must be a multiple of 4, up to 16 GiB");
-    if (rounds == 0) flags.fail("--rounds must be at least 1");
   }
 };
 

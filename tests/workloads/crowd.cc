@@ -24,9 +24,9 @@ struct Settings {
     flags.add("--threads", &threads, "that launch", "--launches", &launches, "of each", "--units",
               &units, "of 16 rounds, the length of a kernel", "--seed", &seed,
               "of who takes which stream when");
+    flags.limit("--threads", 1, 64);
+    flags.limit("--units", 1, 1u << 30);
     flags.parse(&device);
-    if (threads == 0 || threads > 64) flags.fail("--threads must be 1 to 64");
-    if (units == 0 || units > 1u << 30) flags.fail("--units must be 1 to 1073741824");
   }
 };
 

@@ -34,10 +34,9 @@ struct Settings {
               "print progress so often, 0: never", "--units-per-turn", &units_per_turn,
               "work units of 16 rounds in a turn", "--blocks-per-sm", &blocks_per_sm,
               "blocks of 256 threads on each SM");
+    flags.limit("--units-per-turn", 1, 1'000'000);
+    flags.limit("--blocks-per-sm", 1, 8);
     flags.parse(&device);
-    if (units_per_turn == 0 || units_per_turn > 1'000'000)
-      flags.fail("--units-per-turn must be 1 to 1000000");
-    if (blocks_per_sm == 0 || blocks_per_sm > 8) flags.fail("--blocks-per-sm must be 1 to 8");
   }
 };
 

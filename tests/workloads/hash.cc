@@ -24,9 +24,9 @@ struct Settings {
               "--streams", &streams, "streams, each with a buffer", "--words", &words,
               "32-bit words in a buffer", "--seed", &seed, "of the data", "--start-at", &start_at,
               "CLOCK_MONOTONIC ns to begin at, 0: now");
+    flags.limit("--streams", 2, 64);
+    flags.limit("--words", 1, 1u << 28);
     flags.parse(&device);
-    if (streams < 2 || streams > 64) flags.fail("--streams must be 2 to 64");
-    if (words == 0 || words > 1u << 28) flags.fail("--words must be 1 to 268435456");
   }
 };
 

@@ -24,10 +24,11 @@ struct Settings {
               "do both so often, and print the medians of each round", "--streams", &streams,
               "streams to launch to in turn", "--start-at", &start_at,
               "CLOCK_MONOTONIC ns to begin at, 0: now");
+    flags.limit("--count", 1);
+    flags.limit("--sync-count", 1);
+    flags.limit("--rounds", 1, 10'000);
+    flags.limit("--streams", 1, 256);
     flags.parse(&device);
-    if (count == 0 || sync_count == 0) flags.fail("--count and --sync-count must be at least 1");
-    if (rounds == 0 || rounds > 10'000) flags.fail("--rounds must be 1 to 10000");
-    if (streams == 0 || streams > 256) flags.fail("--streams must be 1 to 256");
   }
 };
 

@@ -24,8 +24,8 @@ struct Settings {
               "--hold-ms", &hold_ms, "how long to hold all of it", "--seed", &seed,
               "of what is written", "--start-at", &start_at,
               "CLOCK_MONOTONIC ns to begin at, 0: now");
+    flags.limit("--chunk", 4);
     flags.parse(&device);
-    if (chunk < 4) flags.fail("--chunk must be at least 4");
   }
 };
 

@@ -23,9 +23,9 @@ struct Settings {
     flags.add("--steps", &steps, "kernels and copies", "--words", &words,
               "32-bit words in each of the two buffers", "--delay-units", &delay_units,
               "most units of 16 rounds before a step", "--seed", &seed, "of the walk");
+    flags.limit("--words", 1, 1u << 28);
+    flags.limit("--delay-units", 0, 1u << 30);
     flags.parse(&device);
-    if (words == 0 || words > 1u << 28) flags.fail("--words must be 1 to 268435456");
-    if (delay_units > 1u << 30) flags.fail("--delay-units must be at most 1073741824");
   }
 };
 

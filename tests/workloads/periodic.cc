@@ -22,8 +22,8 @@ struct Settings {
               "how many", "--start-at", &start_at, "CLOCK_MONOTONIC ns to begin at, 0: now",
               "--ns-per-unit", &ns_per_unit, "length of a unit of work, 0: measure it",
               "--report-ms", &report_ms, "print each latency if not 0");
+    flags.limit("--samples", 1);
     flags.parse(&device);
-    if (samples == 0) flags.fail("--samples must be at least 1");
   }
 };
 

@@ -196,6 +196,10 @@ TEST_F(Workloads, WrongUseIsStatus2AndHelpIs0) {
   EXPECT_EQ(run("spin", {"--count", "1.5"}).status, 2);
   EXPECT_EQ(run("spin", {"--seconds"}).status, 2);
   EXPECT_EQ(run("spin", {"--kernel-us-min", "5"}).status, 2);
+  EXPECT_EQ(run("spin", {"--depth", "0"}).status, 2);
+  const Outcome above = run("launch", {"--rounds", "10001"});
+  EXPECT_EQ(above.status, 2);
+  EXPECT_NE(above.err.find("1 to 10000"), std::string::npos) << above.err;
   for (const char* devices : {"", "0,", ",1", "0;1", "0,,1", "1,1", "all"})
     EXPECT_EQ(run("spin", {"--devices", devices}).status, 2) << devices;
   EXPECT_EQ(run("spin", {"--devices", "0,2"}).status, 1) << "there is no third";

@@ -24,11 +24,11 @@ struct Settings {
               "between two kernels", "--stream", &stream,
               "legacy, per-thread, blocking or non-blocking", "--by", &by,
               "launch, or a graph: captured, built, or within another one");
+    flags.limit("--launches", 1);
+    flags.limit("--units", 1, 1u << 30);
     flags.parse(&device);
-    if (launches == 0) flags.fail("--launches must be at least 1");
     if (by != "launch" && by != "captured" && by != "built" && by != "within")
       flags.fail("--by is launch, captured, built or within");
-    if (units == 0 || units > 1u << 30) flags.fail("--units must be 1 to 1073741824");
   }
 };
 

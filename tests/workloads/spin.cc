@@ -43,13 +43,13 @@ struct Settings {
               "length of a unit of work, 0: measure it", "--blocks-per-sm", &blocks_per_sm,
               "blocks of 256 threads on each SM", "--device", &device, "CUDA device", "--devices",
               &devices, "several of them, all at once, like 0,1; instead of --device");
+    flags.limit("--depth", 1);
+    flags.limit("--streams", 1);
+    flags.limit("--blocks-per-sm", 1);
     flags.parse();
     if (devices.empty()) devices = {device};
     for (const uint64_t one : devices)
       if (std::ranges::count(devices, one) > 1) flags.fail("--devices takes each device once");
-    if (depth == 0) flags.fail("--depth must be at least 1");
-    if (streams == 0) flags.fail("--streams must be at least 1");
-    if (blocks_per_sm == 0) flags.fail("--blocks-per-sm must be at least 1");
     if ((kernel_us_min > 0) != (kernel_us_max > 0) || kernel_us_min > kernel_us_max)
       flags.fail("--kernel-us-min and --kernel-us-max go together, the smaller first");
   }

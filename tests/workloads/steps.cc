@@ -34,12 +34,12 @@ struct Settings {
               "decode: steps after each prompt", "--announce", &announce,
               "1: says where they begin and end", "--slo-us", &slo_us, "sets this SLO; 0: none",
               "--times", &times, "file for the truth: begin and first launch of each, ns");
+    flags.limit("--iterations", 1, 10'000'000);
+    flags.limit("--launches", 4, 100'000);
+    flags.limit("--units", 0, 1u << 30);
     flags.parse(&device);
     if (mode != "train" && mode != "decode" && mode != "serve")
       flags.fail("--mode must be train, decode or serve");
-    if (iterations == 0 || iterations > 10'000'000) flags.fail("--iterations must be 1 to 1e7");
-    if (launches < 4 || launches > 100'000) flags.fail("--launches must be 4 to 100000");
-    if (units > 1u << 30) flags.fail("--units must be at most 1073741824");
   }
 };
 

@@ -24,9 +24,9 @@ struct Settings {
               &stream,
               "legacy, per-thread, blocking, non-blocking, or none: calls that name no stream",
               "--host", &host, "1: copy between host and GPU instead");
+    flags.limit("--rounds", 1);
     flags.parse(&device);
     if (bytes == 0 || bytes % 4 != 0) flags.fail("--bytes must be a multiple of 4");
-    if (rounds == 0) flags.fail("--rounds must be at least 1");
   }
 };
 

@@ -52,8 +52,8 @@ struct Settings {
     flags.add("--kernels", &kernels, "how many kernels are launched", "--kernel-us", &kernel_us,
               "how long each of them runs", "--largest", &largest,
               "how many of the largest gaps are printed, the largest first");
+    flags.limit("--kernels", 2);
     flags.parse(&device);
-    if (kernels < 2) flags.fail("--kernels must be at least 2");
   }
 };
 

@@ -37,13 +37,13 @@ struct Settings {
               "launches in each iteration; 0: there are no iterations", "--green-sms", &green_sms,
               "SMs of the green context past the shim", "--legacy", &legacy,
               "1: launch into the legacy default stream");
+    flags.limit("--turns", 1, 1'000'000);
+    flags.limit("--warm-up", 0, 1'000'000);
+    flags.limit("--launches", 1, 500);
+    flags.limit("--waits", 1, 500);
+    flags.limit("--iterate", 0, 500);
+    flags.limit("--legacy", 0, 1);
     flags.parse(&device);
-    if (turns == 0 || turns > 1'000'000) flags.fail("--turns must be 1 to 1000000");
-    if (warm_up > 1'000'000) flags.fail("--warm-up must be 0 to 1000000");
-    if (launches == 0 || launches > 500) flags.fail("--launches must be 1 to 500");
-    if (waits == 0 || waits > 500) flags.fail("--waits must be 1 to 500");
-    if (iterate > 500) flags.fail("--iterate must be 0 to 500");
-    if (legacy > 1) flags.fail("--legacy must be 0 or 1");
   }
 };
 

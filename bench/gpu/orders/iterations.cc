@@ -52,9 +52,9 @@ struct Settings {
               "length of such a kernel when alone, us", "--ns-per-unit", &ns_per_unit,
               "length of a unit of work, 0: measure it", "--clock", &clock,
               "0: without the GPU's clock, and no stamps");
+    flags.limit("--iterations", 1, 1'000'000);
+    flags.limit("--launches", 1);
     flags.parse(&device);
-    if (iterations == 0 || iterations > 1'000'000) flags.fail("--iterations must be 1 to 1000000");
-    if (launches == 0) flags.fail("--launches must be at least 1");
   }
 };
 

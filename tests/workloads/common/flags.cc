@@ -37,6 +37,11 @@ void Flags::add(std::string_view name, Value value, std::string_view meaning) {
   values_.push_back(value);
 }
 
+void Flags::limit(std::string_view name, double least, double most) {
+  const auto option = std::ranges::find(program_.options, name.substr(2), &Option::name);
+  option->range = Range{least, most, option->range.value().is_whole};
+}
+
 void Flags::parse() const {
   const auto given = parse_args(program_, argc_, argv_);
   if (!given) {

@@ -31,6 +31,10 @@ class Flags {
     add(rest...);
   }
 
+  // The numbers that an added flag takes, both ends included. Other numbers are wrong use, and
+  // --help shows these.
+  void limit(std::string_view name, double least, double most = kNoLimit);
+
   // Accepts "--name value" and "--name=value". Ends the program at --help (0) and at wrong use (2).
   void parse() const;
   // The same after the flag --device, which nearly every workload has last.
