@@ -38,11 +38,7 @@ HOLD:
 }
 )";
 
-const shim::GraphDriver kGraphDriver{
-#define GS_FUNCTION(name, parameters) .name = ::name,
-    GS_GRAPH_FUNCTIONS(GS_FUNCTION)
-#undef GS_FUNCTION
-};
+const shim::GraphDriver kGraphDriver = GS_LINKED_GRAPH_DRIVER;
 
 constexpr uint64_t kHold = 1'000'000'000, kBlocked = kHold / 2;
 

@@ -23,17 +23,13 @@ struct Settings {
   explicit Settings(Flags& flags) {
     flags.add("--rounds", &rounds, "of each number of kernels", "--most", &most,
               "kernels of the longest graph");
+    flags.limit("--rounds", 1);
+    flags.limit("--most", 1, 100'000);
     flags.parse(&device);
-    if (rounds == 0 || most == 0 || most > 100'000)
-      flags.fail("--rounds and --most must be positive");
   }
 };
 
-const shim::GraphDriver kDriver{
-#define GS_FUNCTION(name, parameters) .name = ::name,
-    GS_GRAPH_FUNCTIONS(GS_FUNCTION)
-#undef GS_FUNCTION
-};
+const shim::GraphDriver kDriver = GS_LINKED_GRAPH_DRIVER;
 
 // A green context, a stream in it, and its own context.
 struct Part {

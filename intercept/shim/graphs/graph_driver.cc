@@ -6,9 +6,7 @@
 namespace gpushare::shim {
 namespace {
 
-#define GS_NAME(name, parameters) #name,
-constexpr const char* kNames[] = {GS_GRAPH_FUNCTIONS(GS_NAME)};
-#undef GS_NAME
+constexpr const char* kNames[] = {GS_GRAPH_FUNCTIONS(GS_FUNCTION_NAME)};
 
 constinit DriverTable<GraphDriver> table(kNames);
 

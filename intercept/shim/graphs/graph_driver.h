@@ -6,6 +6,11 @@
 
 #include "intercept/shim/driver/driver_types.h"
 
+// A GraphDriver of the functions to which a program is linked.
+#define GS_LINKED_GRAPH_DRIVER \
+  ::gpushare::shim::GraphDriver { GS_GRAPH_FUNCTIONS(GS_LINKED_FUNCTION) }
+#define GS_LINKED_FUNCTION(name, parameters) .name = ::name,
+
 namespace gpushare::shim {
 
 struct GraphDriver {
@@ -36,10 +41,7 @@ struct GraphDriver {
   X(cuGraphInstantiateWithFlags, (CUgraphExec*, CUgraph, unsigned long long))                   \
   X(cuGraphExecUpdate_v2, (CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo_v1*))              \
   X(cuGraphExecDestroy, (CUgraphExec))
-// NOLINTNEXTLINE(bugprone-macro-parentheses): it is a declarator
-#define GS_MEMBER(name, parameters) CUresult(*name) parameters;
-  GS_GRAPH_FUNCTIONS(GS_MEMBER)
-#undef GS_MEMBER
+  GS_GRAPH_FUNCTIONS(GS_FUNCTION_POINTER)
 };
 
 // Null: the driver lacks one of them.

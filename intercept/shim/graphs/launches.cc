@@ -87,6 +87,7 @@ void Graphs::choose_place(Exec& exec, Stream& stream) {
 
 CUgraphExec Graphs::choose(Exec& exec, Stream* stream) {
   const KeepErrno errno_of_the_program;
+  const Place before = exec.at;
   if (stream == nullptr) {
     // Whether its latest launch runs cannot be asked any more, so that it stays where it is.
     exec.is_examined = true;
@@ -101,7 +102,10 @@ CUgraphExec Graphs::choose(Exec& exec, Stream* stream) {
     exec.used_ns[exec.at] = monotonic_ns();
     return copy;
   }
-  if (stream != nullptr && !is_free(exec, *stream)) order_behind_last(exec, *stream);
+  // The driver itself puts the original behind the original.
+  if (stream != nullptr && before != Exec::kNowhere && before != exec.captured &&
+      !is_free(exec, *stream))
+    order_behind_last(exec, *stream);
   exec.last.store(stream, std::memory_order_relaxed);
   exec.at = exec.captured;
   return exec.original;
@@ -109,11 +113,11 @@ CUgraphExec Graphs::choose(Exec& exec, Stream* stream) {
 
 // A copy that may run must be changed, but the driver did not do it: the original comes after it.
 void Graphs::order_behind_last(Exec& exec, Stream& stream) {
-  Stream* const last = exec.last.load(std::memory_order_relaxed);
-  if (exec.at == exec.captured || last == nullptr || last == &stream ||
-      Streams::get()->is_any_capturing())
-    return;
+  if (Streams::get()->is_any_capturing()) return;
   const AllowedInCaptures allowed(*driver_);
+  if (exec.is_behind) driver_->cuStreamWaitEvent(stream.physical(), exec.behind, 0);
+  Stream* const last = exec.last.load(std::memory_order_relaxed);
+  if (last == nullptr || last == &stream) return;
   if (exec.behind == nullptr &&
       driver_->cuEventCreate(&exec.behind, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
     exec.behind = nullptr;

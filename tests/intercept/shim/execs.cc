@@ -28,9 +28,9 @@ struct Settings {
               &graphs, "executable graphs", "--words", &words, "in each buffer of a graph",
               "--units", &units, "how long the first kernel of a graph takes", "--pause-us",
               &pause_us, "between two steps", "--seed", &seed, "of what is random");
+    flags.limit("--graphs", 1, 1000);
+    flags.limit("--words", 2, 1u << 20);
     flags.parse(&device);
-    if (graphs == 0 || graphs > 1000) flags.fail("--graphs must be 1 to 1000");
-    if (words < 2 || words > 1u << 20) flags.fail("--words must be 2 to 1048576");
   }
 };
 

@@ -13,11 +13,7 @@ namespace {
 constexpr auto kPriority = static_cast<CUlaunchAttributeID>(8);
 constexpr auto kUpdatable = static_cast<CUlaunchAttributeID>(13);
 
-const shim::GraphDriver kDriver{
-#define GS_FUNCTION(name, parameters) .name = ::name,
-    GS_GRAPH_FUNCTIONS(GS_FUNCTION)
-#undef GS_FUNCTION
-};
+const shim::GraphDriver kDriver = GS_LINKED_GRAPH_DRIVER;
 
 CUlaunchAttributeValue number(int value) {
   CUlaunchAttributeValue made{};
