@@ -51,6 +51,8 @@ void fill(Region& region) {
     TenantRecord tenant;
     put(tenant.name, fmt::format("department-{:02}-project-{:04}", t % 40, t));
     tenant.quota_us = 30'000;
+    tenant.iteration_us = 1'234'567'890 + t;
+    std::ranges::fill(tenant.iteration_counts, 1'000 + t);
     for (uint32_t g = 0; g < kGpus; ++g)
       tenant.gpu[g] = {.gpu_time_ns = uint64_t{123'456'789'012} + t,
                        .share_permille = t % 10,

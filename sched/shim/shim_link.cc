@@ -213,6 +213,11 @@ std::optional<SlotReading> ShimLink::look(const ProcessId& process) const {
   return slot == nullptr ? std::nullopt : std::optional(read_slot(*slot));
 }
 
+std::optional<TimeHistogram> ShimLink::times(const ProcessId& process) const {
+  const ShimSlot* const slot = host_->find(process);
+  return slot == nullptr ? std::nullopt : std::optional(read_times(*slot));
+}
+
 Time ShimLink::hear(Time now) {
   bool is_due = false, concerns_turns = false;
   Time next = Time::max();

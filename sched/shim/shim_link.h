@@ -65,6 +65,7 @@ class ShimLink final : public ShimProcesses {
   Time finish(Time now) override;
   std::string note(const ProcessId& process) const override;
   std::optional<SlotReading> look(const ProcessId& process) const override;
+  std::optional<TimeHistogram> times(const ProcessId& process) const override;
   void hold(const ProcessHold& hold) override;
   bool has_unheard() const override;
   void add_server_use(uint32_t gpu, Nanos used) override {

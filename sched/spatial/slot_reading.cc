@@ -53,4 +53,11 @@ SlotReading read_slot(const ShimSlot& slot) {
   return reading;
 }
 
+TimeHistogram read_times(const ShimSlot& slot) {
+  TimeHistogram times{.sum_us = slot.times.sum_us.load(std::memory_order_relaxed)};
+  for (std::size_t i = 0; i < kTimeClasses; ++i)
+    times.counts[i] = slot.times.counts[i].load(std::memory_order_relaxed);
+  return times;
+}
+
 }  // namespace gpushare

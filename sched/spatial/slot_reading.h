@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "sched/policy/policy.h"
+#include "shmctl/plane/time_histogram.h"
 #include "shmctl/shim/slot.h"
 
 namespace gpushare {
@@ -26,5 +27,8 @@ struct SlotReading {
 };
 
 SlotReading read_slot(const ShimSlot& slot);
+
+// How long the iterations took that have ended since the process has the slot.
+TimeHistogram read_times(const ShimSlot& slot);
 
 }  // namespace gpushare

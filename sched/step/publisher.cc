@@ -105,7 +105,12 @@ std::map<uint32_t, TenantUse> published_use(const Region& region, const Tenants&
     if (!record) continue;
     const std::string_view name(record->name, ::strnlen(record->name, sizeof(record->name)));
     if (tenants.at(slot)->name != name) continue;
-    TenantUse use{.throttled = Nanos(record->throttled_ns), .freezes = record->freezes};
+    TenantUse use{.throttled = Nanos(record->throttled_ns),
+                  .freezes = record->freezes,
+                  .frozen_turn = Nanos(record->frozen_turn_ns),
+                  .frozen_user = Nanos(record->frozen_user_ns),
+                  .iterations = {.sum_us = record->iteration_us}};
+    std::ranges::copy(record->iteration_counts, use.iterations.counts.begin());
     for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu)
       use.used[gpu] = Nanos(record->gpu[gpu].gpu_time_ns);
     uses.emplace(slot, use);
@@ -242,6 +247,10 @@ void Publisher::publish_tenants() {
     if (use == state_.tenant_use.end()) continue;
     record.throttled_ns = static_cast<uint64_t>(use->second.throttled.count());
     record.freezes = use->second.freezes;
+    record.frozen_turn_ns = static_cast<uint64_t>(use->second.frozen_turn.count());
+    record.frozen_user_ns = static_cast<uint64_t>(use->second.frozen_user.count());
+    record.iteration_us = use->second.iterations.sum_us;
+    std::ranges::copy(use->second.iterations.counts, record.iteration_counts);
     for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu)
       record.gpu[gpu].gpu_time_ns = static_cast<uint64_t>(use->second.used[gpu].count());
   }

@@ -17,8 +17,25 @@ constexpr double kNoTurns = 0.001;
 
 // Of every step, while there are processes to look at.
 constexpr Nanos kLookTime = std::chrono::microseconds(500);
+// How often iterations' times are looked at: what a process counts in less than that before its end
+// is not seen.
+constexpr Nanos kBetweenCounts = std::chrono::milliseconds(100);
 // The most events that a step takes: some 2 ms of them. The next step takes the others.
 constexpr uint64_t kMostEvents = 1024;
+
+// What counts the time in which a process of the tenant is in this state; null: nothing.
+Nanos TenantUse::* sum_of_frozen(ProcessState state) {
+  switch (state) {
+    case ProcessState::kFrozenCap:
+      return &TenantUse::throttled;
+    case ProcessState::kFrozenTurn:
+      return &TenantUse::frozen_turn;
+    case ProcessState::kFrozenUser:
+      return &TenantUse::frozen_user;
+    default:
+      return nullptr;
+  }
+}
 
 ProcessState state_of(const Enforcer::State& enforced, const Member& member) {
   if (!enforced.can_control) return ProcessState::kObserveOnly;
@@ -130,6 +147,7 @@ Time Scheduler::step() {
   if (gpus > 0) first_gpu_ = (first_gpu_ + 1) % gpus;
   if (outside_.shims != nullptr) next = std::min(next, outside_.shims->finish(now));
   note_states(now);
+  count_iterations(now);
 
   const bool is_fast = std::ranges::any_of(deciders_, &Decider::is_fast);
   const Nanos tick = is_fast ? config_.agent.tick_fast : config_.agent.tick_slow;
@@ -346,22 +364,52 @@ void Scheduler::freeze_for_turns(uint32_t gpu) {
 
 void Scheduler::note_states(Time now) {
   const Nanos passed = last_step_ == Time{} ? Nanos{} : now - last_step_;
-  throttled_.clear();
+  frozen_.clear();
   for (auto& [key, member] : state_.members) {
     const uint32_t gpu = key.second;
     if (!state_.gpu_problems[gpu].empty()) look_at_account(key, member, now);
     const ProcessState state = state_of(state_.enforcer.brief(*member.holder), member);
-    if (member.state == ProcessState::kFrozenCap) {
-      member.throttled += passed;
-      throttled_.push_back(member.tenant);
-    }
+    if (member.state == ProcessState::kFrozenCap) member.throttled += passed;
+    if (const auto sum = sum_of_frozen(member.state)) frozen_.emplace_back(member.tenant, sum);
     if (state == member.state) continue;
     member.state = state;
     member.state_since = now;
   }
-  std::ranges::sort(throttled_);
-  throttled_.erase(std::unique(throttled_.begin(), throttled_.end()), throttled_.end());
-  for (const uint32_t tenant : throttled_) state_.tenant_use[tenant].throttled += passed;
+  // Of a tenant time passes once, however many of its processes are frozen.
+  for (const auto sum : {&TenantUse::throttled, &TenantUse::frozen_turn, &TenantUse::frozen_user})
+    add_frozen(sum, passed);
+}
+
+void Scheduler::add_frozen(Nanos TenantUse::* sum, Nanos passed) {
+  std::vector<uint32_t> tenants;
+  for (const auto& [tenant, of] : frozen_)
+    if (of == sum) tenants.push_back(tenant);
+  std::ranges::sort(tenants);
+  const auto [rest, end] = std::ranges::unique(tenants);
+  tenants.erase(rest, end);
+  for (const uint32_t tenant : tenants) state_.tenant_use[tenant].*sum += passed;
+}
+
+// What the processes with the shim have counted since the last step is their tenants'.
+void Scheduler::count_iterations(Time now) {
+  if (outside_.shims == nullptr || now < next_count_) return;
+  next_count_ = now + kBetweenCounts;
+  std::map<ProcessId, IterationCounts> known;
+  for (const auto& [key, member] : state_.members) {
+    const ProcessId& process = key.first;
+    if (known.contains(process)) continue;  // it is on several GPUs
+    const std::optional<TimeHistogram> said = outside_.shims->times(process);
+    if (!said) continue;
+    const auto before = iteration_counts_.find(process);
+    IterationCounts& counts =
+        known
+            .emplace(process,
+                     before == iteration_counts_.end() ? IterationCounts{} : before->second)
+            .first->second;
+    const TimeHistogram gain = counts.take(*said, now);
+    if (gain != TimeHistogram{}) add(state_.tenant_use[member.tenant].iterations, gain);
+  }
+  iteration_counts_ = std::move(known);
 }
 
 void Scheduler::on_change(const Enforcer::Change& change) {

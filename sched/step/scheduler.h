@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "sched/account/iteration_counts.h"
 #include "sched/step/charging.h"
 #include "sched/step/gang_freezes.h"
 #include "sched/step/late_attach.h"
@@ -82,6 +83,8 @@ class Scheduler {
   void enforce(uint32_t gpu);
   void freeze_for_turns(uint32_t gpu);
   void note_states(Time now);
+  void add_frozen(Nanos TenantUse::* sum, Nanos passed);
+  void count_iterations(Time now);
   void on_change(const Enforcer::Change& change);
   void do_chores(Time now);
   void log_false_claims();
@@ -99,6 +102,8 @@ class Scheduler {
   std::vector<Decider> deciders_;  // by GPU
   uint64_t buckets_of_ = 0;        // generation of the tenants that the buckets are configured for
   Time last_step_{}, next_chores_{};
+  std::map<ProcessId, IterationCounts> iteration_counts_;
+  Time next_count_{};  // when they are looked at again
   bool has_more_events_ = false;
   uint32_t first_gpu_ = 0;     // which is decided on first in the next step, of all in turn
   uint64_t false_claims_ = 0;  // that are in the log
@@ -108,7 +113,7 @@ class Scheduler {
   // Used again from step to step.
   std::vector<Enforcer::Target> targets_;
   std::vector<std::map<MemberKey, Member>::value_type*> by_slot_;
-  std::vector<uint32_t> throttled_;
+  std::vector<std::pair<uint32_t, Nanos TenantUse::*>> frozen_;  // tenants, and what counts it
   std::vector<GangFreezes::OnGpu> gpus_;
 };
 

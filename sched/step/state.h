@@ -19,6 +19,7 @@
 #include "sched/step/interference.h"
 #include "sched/step/registry.h"
 #include "sched/tenants/tenants.h"
+#include "shmctl/plane/time_histogram.h"
 
 namespace gpushare {
 
@@ -60,6 +61,8 @@ struct TenantUse {
   std::array<Nanos, kMaxGpus> used{};
   Nanos throttled{};  // time in which any process of it was frozen for the cap
   uint64_t freezes = 0;
+  Nanos frozen_turn{}, frozen_user{};  // the same for others' turns, and by a user
+  TimeHistogram iterations{};          // of its processes with the shim
 };
 
 // The GPUs that the agent drives: no more than the control plane has room for.

@@ -51,6 +51,8 @@ class ShimProcesses {
   virtual void add_server_use(uint32_t, Nanos) {}
   // What the process says at this moment; nullopt: it has no slot. Also between two steps.
   virtual std::optional<SlotReading> look(const ProcessId&) const { return std::nullopt; }
+  // What it has counted of its iterations' times since it has its slot; nullopt: it has none.
+  virtual std::optional<TimeHistogram> times(const ProcessId&) const { return std::nullopt; }
   // From now on, also between two steps: at its boundary and its gate. The gate may stay closed for
   // another reason.
   virtual void hold(const ProcessHold&) {}

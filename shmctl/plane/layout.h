@@ -15,12 +15,13 @@
 #include <cstdint>
 
 #include "shmctl/plane/slots.h"
+#include "shmctl/plane/time_histogram.h"
 #include "shmctl/plane/token_bucket.h"
 
 namespace gpushare {
 
 inline constexpr uint64_t kMagic = 0x3145524148535047;  // "GPSHARE1", little endian
-inline constexpr uint32_t kLayoutVersion = 12;
+inline constexpr uint32_t kLayoutVersion = 13;
 inline constexpr uint32_t kMaxGpus = 16;
 inline constexpr uint32_t kMaxTenants = 1024;
 inline constexpr uint32_t kMaxProcesses = 2048;         // slots; one per process and GPU
@@ -189,6 +190,14 @@ struct TenantRecord {
   TenantGang gang = TenantGang::kAuto;
   uint32_t sm_min = 0;    // percent; 0 means none
   uint32_t sm_shown = 0;  // 1: its programs are shown their partition
+  // Time for which any of its processes was frozen because it was another's turn, and because a
+  // user froze it.
+  uint64_t frozen_turn_ns = 0;
+  uint64_t frozen_user_ns = 0;
+  // Of the iterations of its processes with the shim: the sum of their times, and how many were in
+  // each class of time_histogram.h.
+  uint64_t iteration_us = 0;
+  uint64_t iteration_counts[kTimeClasses] = {};
   TenantGpuUse gpu[kMaxGpus] = {};
 };
 
@@ -359,17 +368,17 @@ struct Region {
 // A change of any of these needs a new kLayoutVersion. tests/shmctl/plane/layout_test.cc checks the
 // members of the records.
 static_assert(sizeof(AgentRecord) == 288 && sizeof(GpuRecord) == 232);
-static_assert(sizeof(TenantRecord) == 1448 && sizeof(ProcessRecord) == 536);
+static_assert(sizeof(TenantRecord) == 1632 && sizeof(ProcessRecord) == 536);
 static_assert(sizeof(LedgerRecord) == 304 && sizeof(RegionHeader) == 64);
-static_assert(sizeof(TenantSlot) == 3968 && offsetof(TenantSlot, buckets) == 2944);
+static_assert(sizeof(TenantSlot) == 4352 && offsetof(TenantSlot, buckets) == 3328);
 static_assert(sizeof(ProcessSlot) == 1152 && offsetof(ProcessSlot, bucket) == 1088);
 static_assert(offsetof(Region, agent) == 64 && offsetof(Region, gpus) == 704);
-static_assert(offsetof(Region, tenants) == 8896 && offsetof(Region, processes) == 4072128);
-static_assert(offsetof(Region, ledger) == 6431424 && offsetof(Region, ending) == 7742144);
+static_assert(offsetof(Region, tenants) == 8896 && offsetof(Region, processes) == 4465344);
+static_assert(offsetof(Region, ledger) == 6824640 && offsetof(Region, ending) == 8135360);
 static_assert(sizeof(EndingRecord) == 24 && sizeof(RosterHead) == 8);
 static_assert(sizeof(RosterTenant) == 144 && sizeof(RosterProcess) == 24);
-static_assert(offsetof(Region, roster) == 7742208 && offsetof(Region, roster_tenants) == 7742272);
-static_assert(sizeof(RosterScope) == 240 && offsetof(Region, roster_processes) == 8069952);
-static_assert(offsetof(Region, roster_scopes) == 9118528 && sizeof(Region) == 9380672);
+static_assert(offsetof(Region, roster) == 8135424 && offsetof(Region, roster_tenants) == 8135488);
+static_assert(sizeof(RosterScope) == 240 && offsetof(Region, roster_processes) == 8463168);
+static_assert(offsetof(Region, roster_scopes) == 9511744 && sizeof(Region) == 9773888);
 
 }  // namespace gpushare

@@ -13,6 +13,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shmctl/plane/time_histogram.h"
+
 // Trust. A process that lies in its slot cannot stop the agent or change what another process's
 // slot holds, but it can take GPU time and SMs that were meant for others: when it reports
 // `applied` and goes on launching elsewhere, the agent gives those SMs to another process and both
@@ -200,6 +202,13 @@ struct alignas(64) ShimStripe {
   uint64_t reserved[7];
 };
 
+// Written by the shim: how long the iterations took that have ended since the process has this slot
+// (time_histogram.h), from begin to begin, or, where they are announced, from arrival to end.
+struct ShimTimes {
+  std::atomic<uint64_t> sum_us;
+  std::atomic<uint32_t> counts[kTimeClasses];
+};
+
 struct ShimSlot {
   ShimHead head;
 
@@ -238,7 +247,8 @@ struct ShimSlot {
   // By the agent, for each of `gpus`: what the program is shown as its number of SMs, with the
   // feature kShimShown; 0: all that it has. Constant once the process has the slot.
   std::atomic<uint32_t> sms_shown[kShimGpus];
-  uint8_t reserved[kShimSlotBytes - 3592 - kShimGpus * (sizeof(ShimNeeds) + 4)];
+  ShimTimes times;  // an older shim leaves it 0
+  uint8_t reserved[kShimSlotBytes - 3784 - sizeof(ShimTimes)];
 };
 
 // Launches by all threads of the process so far: kernels, graphs, and copies and fills on the GPU.
@@ -259,6 +269,7 @@ static_assert(offsetof(ShimSlot, mps_pipe) == 2304 && offsetof(ShimSlot, soon) =
               offsetof(ShimSlot, credit) == 3136 && sizeof(ShimCredit) == 192 &&
               offsetof(ShimSlot, done_at) == 3328 && offsetof(ShimSlot, drains) == 3336 &&
               offsetof(ShimSlot, needs) == 3592 && offsetof(ShimSlot, sms_shown) == 3720 &&
+              offsetof(ShimSlot, times) == 3784 && sizeof(ShimTimes) == 88 &&
               sizeof(ShimSlot) == kShimSlotBytes);
 
 }  // namespace gpushare

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,18 +23,25 @@ std::string label_text(const Labels& labels);
 
 class Exposition {
  public:
-  enum class Type { kGauge, kCounter };
+  enum class Type { kGauge, kCounter, kHistogram };
+
+  // `expected`: about how many bytes there will be; room that is not used costs no memory.
+  explicit Exposition(size_t expected = 0) { text_.reserve(expected); }
 
   // `name` and `help` must live as long as this. A counter's name ends in "_total".
   void begin(std::string_view name, Type type, std::string_view help);
   // Of the family that was begun last. `labels` is what label_text() returns, or empty.
   void add(std::string_view labels, double value);
   void add(std::string_view labels, uint64_t value);
+  // Of a family of histograms: how many values were at most as large as each of the bounds and not
+  // as the one before, how many were larger than all, and their sum. `counts` has one number more.
+  void add_histogram(std::string_view labels, std::span<const double> bounds,
+                     std::span<const uint64_t> counts, double sum);
 
   std::string take() { return std::move(text_); }
 
  private:
-  void begin_line(std::string_view labels);
+  void begin_line(std::string_view labels, std::string_view suffix = "");
 
   std::string text_;
   std::string_view name_, help_;

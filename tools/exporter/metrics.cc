@@ -17,6 +17,8 @@ namespace {
 using Type = Exposition::Type;
 
 constexpr uint32_t kNearEnough = 10;  // permille of the GPU
+// More bytes than the text usually has of each, so that it need not be moved as it grows.
+constexpr size_t kOfAgent = 1 << 16, kOfTenant = 4096, kOfTenantOnGpu = 1024;
 
 double ratio(uint32_t permille) { return permille / 1000.0; }
 double seconds_of_micros(uint64_t us) { return static_cast<double>(us) / 1e6; }
@@ -40,7 +42,11 @@ struct TenantOnGpu {
 class Writer {
  public:
   Writer(const Status& status, const std::vector<Workload>& workloads, Nanos epoch_less_monotonic)
-      : snapshot_(status.snapshot), workloads_(workloads), epoch_(epoch_less_monotonic) {
+      : snapshot_(status.snapshot),
+        workloads_(workloads),
+        epoch_(epoch_less_monotonic),
+        out_(kOfAgent +
+             snapshot_.tenants.size() * (kOfTenant + snapshot_.gpus.size() * kOfTenantOnGpu)) {
     for (const GpuRecord& gpu : snapshot_.gpus)
       gpu_labels_.push_back(
           label_text({{"gpu", std::to_string(gpu.index)}, {"UUID", text_of(gpu.uuid)}}));
@@ -255,13 +261,16 @@ void Writer::write_tenants() {
              "Most GPU memory that the tenant may hold on each GPU; without a limit there is no "
              "sample.",
              bytes(&TenantRecord::memory_max_bytes));
-  of_tenants(
-      "gpushare_tenant_throttled_seconds_total", Type::kCounter,
-      "Time for which processes of the tenant were frozen, by the reason.",
-      [](const TenantRecord& tenant) {
-        return std::optional(seconds_of_nanos(tenant.throttled_ns));
-      },
-      ",reason=\"cap\"");
+  out_.begin("gpushare_tenant_throttled_seconds_total", Type::kCounter,
+             "Time for which processes of the tenant were frozen, by the reason.");
+  constexpr std::array<std::pair<uint64_t TenantRecord::*, std::string_view>, 3> kFrozen = {
+      {{&TenantRecord::throttled_ns, "cap"},
+       {&TenantRecord::frozen_turn_ns, "turn"},
+       {&TenantRecord::frozen_user_ns, "user"}}};
+  for (size_t t = 0; t < snapshot_.tenants.size(); ++t)
+    for (const auto& [member, reason] : kFrozen)
+      out_.add(tenant_labels_[t] + ",reason=\"" + std::string(reason) + "\"",
+               seconds_of_nanos(snapshot_.tenants[t].record.*member));
   of_tenants("gpushare_tenant_freezes_total", Type::kCounter,
              "How often processes of the tenant were frozen.", known(&TenantRecord::freezes));
   of_tenants("gpushare_tenant_frozen_by_user", Type::kGauge,
@@ -323,6 +332,19 @@ void Writer::write_iterations() {
            [&](const TenantGpuUse& use) {
              return use.slo_us == 0 ? std::nullopt : time(&TenantGpuUse::slo_us)(use);
            });
+  out_.begin("gpushare_tenant_iteration_seconds", Type::kHistogram,
+             "Times of the iterations of the tenant's programs with the shim.");
+  static const auto kBounds = [] {
+    std::array<double, kTimeBoundsUs.size()> bounds{};
+    std::ranges::transform(kTimeBoundsUs, bounds.begin(), seconds_of_micros);
+    return bounds;
+  }();
+  for (size_t t = 0; t < snapshot_.tenants.size(); ++t) {
+    const TenantRecord& tenant = snapshot_.tenants[t].record;
+    if (std::ranges::any_of(tenant.iteration_counts, [](uint64_t count) { return count != 0; }))
+      out_.add_histogram(tenant_labels_[t], kBounds, tenant.iteration_counts,
+                         seconds_of_micros(tenant.iteration_us));
+  }
   out_.begin("gpushare_tenant_phase_info", Type::kGauge,
              "What the tenant does of a language model's work: prefill or decode.");
   for (const TenantOnGpu& pair : pairs_)

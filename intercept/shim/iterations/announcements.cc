@@ -80,7 +80,9 @@ bool Progress::end(uint64_t began_ns, uint64_t arrived_ns) {
   spans_.add(span, 0);
   now_.p99_ns = spans_.p99_ns();
   now_.busy_ns += span;
-  now_.latency_ns += arrived_ns != 0 && arrived_ns < began_ns ? now - arrived_ns : span;
+  const uint64_t latency = arrived_ns != 0 && arrived_ns < began_ns ? now - arrived_ns : span;
+  now_.latency_ns += latency;
+  count_time(latency, 1);
   ++now_.ended;
   return publish_and_unlock();
 }

@@ -134,6 +134,17 @@ bool Progress::is_capturing(CUstream stream) const {
                                       status != CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
+// So many iterations took so long. REQUIRES: lock_ is held, so nobody else counts.
+void Progress::count_time(uint64_t ns, uint64_t times) {
+  ShimTimes& all = slot().times;
+  const uint64_t us = ns / 1000;
+  auto& count = all.counts[time_class_of(us)];
+  count.store(count.load(std::memory_order_relaxed) + static_cast<uint32_t>(times),
+              std::memory_order_relaxed);
+  all.sum_us.store(all.sum_us.load(std::memory_order_relaxed) + us * times,
+                   std::memory_order_relaxed);
+}
+
 // --- recognised ---------------------------------------------------------------------------------
 
 // REQUIRES: lock_ is held; the recogniser has just seen a launch that begins an iteration.
@@ -158,6 +169,11 @@ bool Progress::begin_recognised(uint64_t stream) {
 void Progress::take_recognised() {
   const IterationReport report = recogniser_.report();
   const bool is_trusted = recogniser_.is_trusted();
+  // One, but for those of before the recogniser was sure.
+  if (report.ended > now_.ended && report.period_sum_ns >= now_.latency_ns) {
+    const uint64_t ended = report.ended - now_.ended;
+    count_time((report.period_sum_ns - now_.latency_ns) / ended, ended);
+  }
   now_.source = is_trusted ? ShimSource::kRecognised : ShimSource::kNone;
   now_.confidence = static_cast<uint32_t>(report.confidence * 1000);
   now_.phase = is_trusted ? static_cast<ShimPhase>(report.phase) : ShimPhase::kUnknown;

@@ -120,6 +120,7 @@ class Progress {
   bool must_wait(const ShimIterations& words) const;
   bool pass_boundary();
   void take_recognised();
+  void count_time(uint64_t ns, uint64_t times);
   void announce();
   bool publish_and_unlock();
   void note_launches();

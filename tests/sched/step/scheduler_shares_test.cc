@@ -102,6 +102,30 @@ TEST(SchedulerShares, TheUsersFreezeHoldsUntilHeThaws) {
   EXPECT_GT(rig.measure(1s)[0], 0.4);
 }
 
+// A tenant's time passes once, whatever the number of its processes.
+TEST(SchedulerShares, TheTimeInWhichATenantIsFrozenIsCountedByReason) {
+  SchedulerRig rig;
+  rig.start();
+  for (int i = 0; i < 3; ++i) rig.add_busy("batch", {{"priority", "idle"}});
+  rig.add_busy("capped", {{"max", "20%"}});
+  rig.add_busy("stopped", {});
+  rig.run_for(200ms);
+  ASSERT_TRUE(rig.tenants.set_frozen(rig.programs[4]->process, true));
+  rig.run_for(5s);
+  const auto use = [&](const char* tenant) {
+    return rig.scheduler->state().tenant_use.at(*rig.tenants.find(tenant));
+  };
+  const TenantUse batch = use("batch"), capped = use("capped"), stopped = use("stopped");
+  EXPECT_GT(batch.frozen_turn, 4s);
+  EXPECT_LT(batch.frozen_turn, 5300ms);
+  EXPECT_EQ(batch.throttled + batch.frozen_user, 0s);
+  EXPECT_GT(capped.throttled, 3s);
+  EXPECT_EQ(capped.frozen_turn + capped.frozen_user, 0s);
+  EXPECT_GT(stopped.frozen_user, 4900ms);
+  EXPECT_LT(stopped.frozen_user, 5100ms);
+  EXPECT_EQ(stopped.throttled + stopped.frozen_turn, 0s);
+}
+
 TEST(SchedulerShares, ANewContextOfAFrozenProcessIsFrozenToo) {
   SchedulerRig rig(2);
   rig.start();

@@ -4,6 +4,8 @@
 #include <signal.h>
 
 #include <filesystem>
+#include <iterator>
+#include <numeric>
 
 #include "tests/sched/system/system_rig.h"
 
@@ -54,7 +56,17 @@ TEST_F(SloSystem, AProgramThatAnnouncesGetsWhatItsTargetNeedsAndOthersTheRest) {
   })) << seen();
   EXPECT_LE(part("serve").latency_us, 2'000'000U);
   EXPECT_GT(part("serve").iterations_per_ks, 0U);
+  // Each took between the shortest and the longest time of its class, and they stay when it ends.
+  const auto counted = [&] {
+    const TenantRecord tenant = rig_.tenant("serve");
+    return std::accumulate(std::begin(tenant.iteration_counts), std::end(tenant.iteration_counts),
+                           uint64_t{0});
+  };
+  EXPECT_TRUE(eventually([&] { return counted() > 5; })) << seen();
+  EXPECT_GT(rig_.tenant("serve").iteration_us, 5 * 100U);
   serve->signal(SIGKILL);
+  EXPECT_TRUE(eventually([&] { return rig_.tenant("serve").process_count == 0; })) << seen();
+  EXPECT_GT(counted(), 5U);
   EXPECT_TRUE(eventually([&] { return part("rest").sms_in_use == 132; })) << seen();
 }
 

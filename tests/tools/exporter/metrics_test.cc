@@ -49,9 +49,42 @@ TEST(Exposition, EscapesLabelsAndLeavesEmptyFamiliesOut) {
             "b{x=\"q\\\"b\\\\s?n?\u00e9\"} 0.5\nb 18446744073709551615\n");
 }
 
+TEST(Exposition, AHistogramAddsItsClassesUp) {
+  Exposition out;
+  out.begin("h", Exposition::Type::kHistogram, "An h.");
+  constexpr double kBounds[] = {0.5, 2};
+  constexpr uint64_t kCounts[] = {3, 0, 4};
+  out.add_histogram("x=\"y\"", kBounds, kCounts, 12.5);
+  EXPECT_EQ(out.take(),
+            "# HELP h An h.\n# TYPE h histogram\n"
+            "h_bucket{x=\"y\",le=\"0.5\"} 3\nh_bucket{x=\"y\",le=\"2\"} 3\n"
+            "h_bucket{x=\"y\",le=\"+Inf\"} 7\nh_sum{x=\"y\"} 12.5\nh_count{x=\"y\"} 7\n");
+}
+
+TEST(Metrics, IterationTimesAreAHistogram) {
+  Status status = live({.gpus = 1, .processes = 7, .has_targets = false});
+  EXPECT_FALSE(text_of(status).contains("gpushare_tenant_iteration_seconds")) << "there were none";
+  TenantRecord& research = status.snapshot.tenants[1].record;
+  research.iteration_us = 7'500'000;
+  research.iteration_counts[time_class_of(20'000)] = 100;
+  research.iteration_counts[time_class_of(2'000'000)] = 2;
+  const std::string text = text_of(status);
+  for (const char* line :
+       {"# TYPE gpushare_tenant_iteration_seconds histogram",
+        "gpushare_tenant_iteration_seconds_bucket{tenant=\"research\",le=\"0.01\"} 0",
+        "gpushare_tenant_iteration_seconds_bucket{tenant=\"research\",le=\"0.02\"} 100",
+        "gpushare_tenant_iteration_seconds_bucket{tenant=\"research\",le=\"1\"} 100",
+        "gpushare_tenant_iteration_seconds_bucket{tenant=\"research\",le=\"+Inf\"} 102",
+        "gpushare_tenant_iteration_seconds_sum{tenant=\"research\"} 7.5",
+        "gpushare_tenant_iteration_seconds_count{tenant=\"research\"} 102"})
+    EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
+}
+
 TEST(Metrics, SayWhatTheControlPlaneSays) {
   Status status = live({.gpus = 1, .processes = 7, .has_targets = false});
   status.snapshot.tenants[2].record.throttled_ns = 2'500'000'000;
+  status.snapshot.tenants[2].record.frozen_turn_ns = 1'500'000'000;
+  status.snapshot.tenants[2].record.frozen_user_ns = 60'000'000'000;
   status.snapshot.tenants[1].record.memory_max_bytes = 1 << 20;
   const std::string text = text_of(status);
   for (const char* line :
@@ -62,6 +95,8 @@ TEST(Metrics, SayWhatTheControlPlaneSays) {
         "gpushare_tenant_cap_ratio{tenant=\"capped\"} 0.2",
         "gpushare_tenant_memory_max_bytes{tenant=\"research\"} 1048576",
         "gpushare_tenant_throttled_seconds_total{tenant=\"capped\",reason=\"cap\"} 2.5",
+        "gpushare_tenant_throttled_seconds_total{tenant=\"capped\",reason=\"turn\"} 1.5",
+        "gpushare_tenant_throttled_seconds_total{tenant=\"capped\",reason=\"user\"} 60",
         "gpushare_tenant_gpu_seconds_total{tenant=\"research\",gpu=\"0\",UUID=\"GPU-1\"} 3",
         "gpushare_tenant_share_ratio{tenant=\"capped\",gpu=\"0\",UUID=\"GPU-1\"} 0.1",
         "gpushare_tenant_target_share_ratio{tenant=\"capped\",gpu=\"0\",UUID=\"GPU-1\"} 0.25",
@@ -206,24 +241,31 @@ TEST(Metrics, TheDashboardTheAlertsAndThePageKnowThemAndNoOthers) {
   Status status = live({.gpus = 1, .processes = 7, .has_targets = true});
   status.snapshot.tenants[0].record.memory_max_bytes = 1;
   status.snapshot.tenants[0].record.gpu[0].phase = 2;  // ShimPhase::kDecode
+  status.snapshot.tenants[0].record.iteration_counts[3] = 1;
   take_turns(status);
   const std::string text = text_of(status, std::vector<Workload>(7, {"1", "u", "c"}));
   EXPECT_TRUE(text.contains("phase=\"decode\"} 1\n"));
-  std::set<std::string> families;
+  std::set<std::string> families, series;  // series: what a query may name
   std::istringstream lines(text);
-  for (std::string hash, type, name; lines >> hash;) {
-    if (hash == "#" && lines >> type >> name && type == "TYPE") families.insert(name);
+  for (std::string hash, what, name, type; lines >> hash;) {
+    if (hash == "#" && lines >> what >> name >> type && what == "TYPE") {
+      families.insert(name);
+      if (type != "histogram") series.insert(name);
+      if (type == "histogram")
+        for (const char* end : {"_bucket", "_sum", "_count"}) series.insert(name + end);
+    }
     lines.ignore(1 << 20, '\n');
   }
   EXPECT_GT(families.size(), 30u);
   for (const char* file : {"tools/exporter/grafana-dashboard.json", "tools/exporter/alerts.yml"}) {
     const std::set<std::string> used = names_in(TempDir::read(file));
     EXPECT_GT(used.size(), 8u) << file << ": run the tests in the source folder";
-    for (const std::string& name : used) EXPECT_TRUE(families.contains(name)) << file << name;
+    for (const std::string& name : used) EXPECT_TRUE(series.contains(name)) << file << name;
   }
   const std::set<std::string> described = names_in(TempDir::read("docs/metrics.md"));
   for (const std::string& name : families) EXPECT_TRUE(described.contains(name)) << name;
-  for (const std::string& name : described) EXPECT_TRUE(families.contains(name)) << name;
+  for (const std::string& name : described)
+    EXPECT_TRUE(families.contains(name) || series.contains(name)) << name;
 }
 
 TEST(Metrics, TheAlertsAndTheDashboardAreReadByPromtool) {

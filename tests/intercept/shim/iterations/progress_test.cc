@@ -139,6 +139,26 @@ TEST_F(ProgressTest, WhatIsRecognisedIsPublished) {
   EXPECT_EQ(known.skipped, 0u);
 }
 
+TEST_F(ProgressTest, TimesAreCountedByClass) {
+  train(100);
+  const PublishedIterations known = published();
+  EXPECT_EQ(slot_->times.counts[time_class_of(1'000)], known.ended);
+  EXPECT_EQ(slot_->times.sum_us, known.ended * 1'000);
+  uint64_t began = 0;
+  for (int i = 0; i < 3; ++i) {
+    const uint64_t arrived = the_time;
+    the_time += 30'000'000;
+    ASSERT_TRUE(progress().begin(ShimPhase::kUnknown, &began));
+    the_time += 15'000'000;
+    ASSERT_TRUE(progress().end(began, arrived));
+  }
+  EXPECT_EQ(slot_->times.counts[time_class_of(45'000)], 3u) << "from the arrival";
+  EXPECT_EQ(slot_->times.sum_us, known.ended * 1'000 + 3 * 45'000);
+  uint64_t all = 0;
+  for (const auto& count : slot_->times.counts) all += count;
+  EXPECT_EQ(all, known.ended + 3);
+}
+
 TEST_F(ProgressTest, ATurnIsSoManyIterations) {
   train(50);
   for (const uint64_t turn : {1, 3, 10}) {
