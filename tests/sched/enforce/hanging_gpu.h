@@ -10,6 +10,7 @@
 #include <set>
 
 #include "tests/sched/support/fake_gpu.h"
+#include "tests/support/membership.h"
 
 namespace gpushare::test {
 
@@ -19,10 +20,7 @@ class HangingGpu final : public FakeGpu {
 
   void set_hang(uint32_t gpu, bool hangs) {
     const std::lock_guard lock(mutex_);
-    if (hangs)
-      hanging_.insert(gpu);
-    else
-      hanging_.erase(gpu);
+    set_member(hanging_, gpu, hangs);
     changed_.notify_all();
   }
   // Until somebody stands there.

@@ -18,6 +18,7 @@
 #include "intercept/observer.h"
 #include "sched/tenants/proc_reader.h"
 #include "tests/sched/support/fake_gpu.h"
+#include "tests/support/membership.h"
 
 namespace gpushare::test {
 
@@ -255,10 +256,7 @@ class NastyMachine final : public FakeGpu, public Observer, public ProcReader {
   Result<> signal(const ProcessId& process, bool is_stop) {
     if (fails()) return failure();
     if (!living_.contains(process)) return make_error(std::errc::no_such_process, "signal");
-    if (is_stop)
-      stopped.insert(process);
-    else
-      stopped.erase(process);
+    set_member(stopped, process, is_stop);
     return {};
   }
 

@@ -33,6 +33,7 @@
 #include "tests/sched/support/events.h"
 #include "tests/sched/support/fake_gpu.h"
 #include "tests/sched/support/fake_proc_reader.h"
+#include "tests/support/membership.h"
 
 namespace gpushare {
 namespace {
@@ -124,10 +125,7 @@ class Machine final : public test::FakeGpu {
  private:
   void set(std::set<uint32_t>& gpus, uint32_t gpu, bool is_in) {
     const std::lock_guard lock(mutex_);
-    if (is_in)
-      gpus.insert(gpu);
-    else
-      gpus.erase(gpu);
+    test::set_member(gpus, gpu, is_in);
     changed_.notify_all();
   }
   void wait(std::unique_lock<std::mutex>& lock, uint32_t gpu) {
