@@ -8,7 +8,8 @@
 // With --legacy 1 the first and the last way use the legacy default stream. The launches are no
 // iterations: after some 80,000 of them the shim's recogniser falls asleep, and --warm-up 400
 // leaves out what it costs until then. With --iterate N there are only iterations (4 KiB of input,
-// N launches of eight functions in turn, a wait), and the time of one iteration is measured.
+// N launches of eight functions in turn, a wait), and the time of one iteration is measured. With
+// --graph N each launch is one of an executable graph of N kernels in a row.
 #include <dlfcn.h>
 
 #include <array>
@@ -26,15 +27,16 @@ namespace gpushare::workloads {
 namespace {
 
 struct Settings {
-  uint64_t turns = 2000, warm_up = 20, launches = 200, waits = 50, iterate = 0, green_sms = 120,
-           legacy = 0, device = 0;
+  uint64_t turns = 2000, warm_up = 20, launches = 200, waits = 50, iterate = 0, graph = 0,
+           green_sms = 120, legacy = 0, device = 0;
 
   explicit Settings(Flags& flags) {
     flags.add("--turns", &turns, "how many turns, each with all ways", "--warm-up", &warm_up,
               "how many turns before those do not count", "--launches", &launches,
               "launches in each turn and way", "--waits", &waits,
               "launches with a wait after each, in each turn and way", "--iterate", &iterate,
-              "launches in each iteration; 0: there are no iterations", "--green-sms", &green_sms,
+              "launches in each iteration; 0: there are no iterations", "--graph", &graph,
+              "kernels of the graph that is launched; 0: a kernel is", "--green-sms", &green_sms,
               "SMs of the green context past the shim", "--legacy", &legacy,
               "1: launch into the legacy default stream");
     flags.limit("--turns", 1, 1'000'000);
@@ -42,6 +44,7 @@ struct Settings {
     flags.limit("--launches", 1, 500);
     flags.limit("--waits", 1, 500);
     flags.limit("--iterate", 0, 500);
+    flags.limit("--graph", 0, 10'000);
     flags.limit("--legacy", 0, 1);
     flags.parse(&device);
   }
@@ -59,6 +62,10 @@ struct Driver {
   GPUSHARE_DRIVER(cuLaunchKernel);
   GPUSHARE_DRIVER(cuStreamSynchronize);
   GPUSHARE_DRIVER(cuMemcpyHtoDAsync_v2);
+  GPUSHARE_DRIVER(cuStreamBeginCapture_v2);
+  GPUSHARE_DRIVER(cuStreamEndCapture);
+  GPUSHARE_DRIVER(cuGraphInstantiateWithFlags);
+  GPUSHARE_DRIVER(cuGraphLaunch);
   GPUSHARE_DRIVER(cuGreenCtxStreamCreate);
   GPUSHARE_DRIVER(cuGreenCtxCreate);
   GPUSHARE_DRIVER(cuDeviceGetDevResource);
@@ -122,10 +129,23 @@ struct Way {
   decltype(&::cuLaunchKernel) launch;
   decltype(&::cuStreamSynchronize) wait;
   decltype(&::cuMemcpyHtoDAsync_v2) copy;
+  decltype(&::cuStreamBeginCapture_v2) begin_capture;
+  decltype(&::cuStreamEndCapture) end_capture;
+  decltype(&::cuGraphInstantiateWithFlags) instantiate;
+  decltype(&::cuGraphLaunch) launch_graph;
   std::vector<CUstream> streams;
+  CUgraphExec graph = nullptr;  // null: kernels are launched
   std::vector<double> launch_ns = {}, wait_ns = {}, iteration_ns = {};  // by turn
 
+  void make_graph(CUfunction kernel, uint64_t kernels) {
+    CUgraph captured = nullptr;
+    check(begin_capture(streams[0], CU_STREAM_CAPTURE_MODE_RELAXED), "cuStreamBeginCapture");
+    for (uint64_t i = 0; i < kernels; ++i) go(kernel, streams[0]);
+    check(end_capture(streams[0], &captured), "cuStreamEndCapture");
+    check(instantiate(&graph, captured, 0), "cuGraphInstantiateWithFlags");
+  }
   void go(CUfunction kernel, CUstream stream) const {
+    if (graph != nullptr) return check(launch_graph(graph, stream), "cuGraphLaunch");
     check(launch(kernel, 1, 1, 1, 32, 1, 1, 0, stream, nullptr, nullptr), "cuLaunchKernel");
   }
   void finish(CUstream stream) const { check(wait(stream), "cuStreamSynchronize"); }
@@ -185,18 +205,32 @@ int run(const Settings& s) {
           .launch = driver.cuLaunchKernel,
           .wait = driver.cuStreamSynchronize,
           .copy = driver.cuMemcpyHtoDAsync_v2,
+          .begin_capture = driver.cuStreamBeginCapture_v2,
+          .end_capture = driver.cuStreamEndCapture,
+          .instantiate = driver.cuGraphInstantiateWithFlags,
+          .launch_graph = driver.cuGraphLaunch,
           .streams = streams},
       Way{.name = "driver green",
           .launch = driver.cuLaunchKernel,
           .wait = driver.cuStreamSynchronize,
           .copy = driver.cuMemcpyHtoDAsync_v2,
+          .begin_capture = driver.cuStreamBeginCapture_v2,
+          .end_capture = driver.cuStreamEndCapture,
+          .instantiate = driver.cuGraphInstantiateWithFlags,
+          .launch_graph = driver.cuGraphLaunch,
           .streams = driver.green_streams(work.session(), s.green_sms)},
       Way{.name = "program",
           .launch = cuLaunchKernel,
           .wait = cuStreamSynchronize,
           .copy = cuMemcpyHtoDAsync_v2,
+          .begin_capture = cuStreamBeginCapture_v2,
+          .end_capture = cuStreamEndCapture,
+          .instantiate = cuGraphInstantiateWithFlags,
+          .launch_graph = cuGraphLaunch,
           .streams = streams},
   };
+  if (s.graph != 0)
+    for (Way& way : ways) way.make_graph(work.kernels[0], s.graph);
   for (uint64_t turn = 0; turn < s.warm_up + s.turns; ++turn) {
     if (turn == s.warm_up)
       for (Way& way : ways) way.forget();
@@ -213,6 +247,7 @@ int run(const Settings& s) {
                   .add("turns", s.turns)
                   .add("warm_up", s.warm_up)
                   .add("iterate", s.iterate)
+                  .add("graph", s.graph)
                   .add("is_past_shim", static_cast<uint64_t>(way.launch == driver.cuLaunchKernel)),
               ways[0]);
   return 0;
