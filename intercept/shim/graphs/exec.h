@@ -37,7 +37,7 @@ struct Exec {
   bool is_behind;    // `behind` is to be asked
   uint32_t stale;    // bit n: the copy of the n-th place is older than `form`
   CUgraphExec copies[kPlaces];
-  uint64_t used_ns[kPlaces];  // when a copy was launched last
+  uint64_t used_ns[kPlaces];  // when the graph came to that place last
   uint64_t next_remake_ns;
   // In the list of all that there ever were; set before it is in the list.
   Exec* next;

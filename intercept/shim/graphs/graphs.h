@@ -24,7 +24,7 @@ class Graphs {
  public:
   static constexpr uint32_t kTableSize = 1 << 14;  // a power of two
   static constexpr uint32_t kMostProbes = 64;
-  // Of each graph; the one that was launched longest ago goes.
+  // Of each graph; the one for the place to which it came longest ago goes.
   static constexpr int kMostCopies = 4;
   // A copy of a graph is made only when so many times as long as the last one took have passed.
   static constexpr uint64_t kRemakeParts = 20;

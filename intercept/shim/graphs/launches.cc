@@ -86,6 +86,10 @@ void Graphs::choose_place(Exec& exec, Stream& stream) {
 }
 
 CUgraphExec Graphs::choose(Exec& exec, Stream* stream) {
+  // As nearly always: it is where its stream is, and was launched there before.
+  if (stream != nullptr && exec.at == stream->place.load(std::memory_order_relaxed) &&
+      exec.last.load(std::memory_order_relaxed) == stream && exec.device == stream->device)
+    if (CUgraphExec const same = exec.of(exec.at)) return same;
   const KeepErrno errno_of_the_program;
   const Place before = exec.at;
   if (stream == nullptr) {
@@ -99,7 +103,7 @@ CUgraphExec Graphs::choose(Exec& exec, Stream* stream) {
   if (const CUgraphExec copy = exec.at == Exec::kNowhere ? nullptr : exec.of(exec.at);
       copy != nullptr && copy != exec.original) {
     exec.last.store(stream, std::memory_order_relaxed);
-    exec.used_ns[exec.at] = monotonic_ns();
+    if (exec.at != before) exec.used_ns[exec.at] = monotonic_ns();
     return copy;
   }
   // The driver itself puts the original behind the original.
