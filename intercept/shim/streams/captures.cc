@@ -52,7 +52,7 @@ void Streams::begin_capture(Stream& stream) {
     if (stream.device->inhabitants[i].load(std::memory_order_relaxed) != 0)
       stream.device->captured.fetch_or(1u << i, std::memory_order_relaxed);
   if (!stream.began_capture.exchange(true, std::memory_order_relaxed))
-    captures_.fetch_add(1, std::memory_order_relaxed);
+    captures_.fetch_add(1, std::memory_order_seq_cst);
 }
 
 void Streams::end_capture(Stream& stream) {

@@ -148,22 +148,25 @@ void Streams::settle(Device& device) {
 // Moves a stream that is empty and not in use. One with work moves with its next launch: an event
 // in line would be seen by a program that asks whether the stream is empty.
 void Streams::bring(Stream& stream, Place target) {
-  uint32_t nobody = 0;
-  if (stream.place.load(std::memory_order_relaxed) == target ||
-      !stream.users.compare_exchange_strong(nobody, Stream::kMoving, std::memory_order_seq_cst))
-    return;
-  if (stream.kind.load(std::memory_order_seq_cst) != Stream::Kind::kNone && is_at_rest(stream)) {
+  if (stream.place.load(std::memory_order_relaxed) == target) return;
+  const Alone alone(stream);
+  if (alone.is_alone() && alone.kind() != Stream::Kind::kNone &&
+      captures_.load(std::memory_order_seq_cst) == 0 && is_at_rest(stream)) {
     adopt(stream, target);
     put(stream, target);
   }
-  stream.users.fetch_sub(Stream::kMoving, std::memory_order_release);
 }
 
 // Returns true if work of the stream may run elsewhere than in the target.
 bool Streams::is_left_behind(Stream& stream, Place target) {
+  if (stream.place.load(std::memory_order_acquire) != target) {
+    const Alone alone(stream);
+    return !alone.is_alone() ||
+           (alone.kind() != Stream::Kind::kNone &&
+            (captures_.load(std::memory_order_seq_cst) != 0 || !is_at_rest(stream)));
+  }
   const Look look(stream);
   if (look.kind() == Stream::Kind::kNone) return false;
-  if (stream.place.load(std::memory_order_acquire) != target) return !is_at_rest(stream);
   if (!stream.is_leaving.load(std::memory_order_acquire)) return false;
   const Locked locked(stream.event_lock);
   if (driver_->cuEventQuery(stream.departure) == CUDA_ERROR_NOT_READY) return true;
@@ -390,13 +393,12 @@ void Streams::go(Stream& stream, Place target) {
 
 void Streams::move(Stream& stream, bool to_capture) {
   Device& device = *stream.device;
-  uint32_t nobody = 0;
-  if (!stream.users.compare_exchange_strong(nobody, Stream::kMoving, std::memory_order_seq_cst))
-    return;
+  const Alone alone(stream);
+  if (!alone.is_alone()) return;
   const KeepErrno errno_of_the_program;
   // While a stream is moving no partition is dropped, so the target stays.
   const Place target = to_capture ? capture_place(device) : target_of(device);
-  if (stream.kind.load(std::memory_order_seq_cst) != Stream::Kind::kNone) {
+  if (alone.kind() != Stream::Kind::kNone) {
     if (target != 0 && stream.at[target].load(std::memory_order_relaxed) == nullptr) {
       const Locked locked(device.lock);  // a green context may be used by one thread at a time
       adopt(stream, target);
@@ -405,8 +407,6 @@ void Streams::move(Stream& stream, bool to_capture) {
     }
     go(stream, target);
   }
-  // Not a store of 0: other threads may have added themselves, and are about to see kMoving.
-  stream.users.fetch_sub(Stream::kMoving, std::memory_order_release);
 }
 
 }  // namespace gpushare::shim

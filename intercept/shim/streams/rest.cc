@@ -83,17 +83,20 @@ uint32_t Streams::count_busy(Device& device) {
   const InContext in(*driver_, device.primary.load(std::memory_order_relaxed));
   uint32_t busy = 0;
   for_each_used(device, [&](Stream& stream) {
-    const Look look(stream);
-    if (look.kind() != Stream::Kind::kNone && captures_.load(std::memory_order_relaxed) == 0)
+    const Alone alone(stream);
+    if (!alone.is_alone())
+      ++busy;
+    else if (alone.kind() != Stream::Kind::kNone && captures_.load(std::memory_order_seq_cst) == 0)
       busy += is_at_rest(stream) ? 0 : 1;
   });
   return busy;
 }
 
 bool Streams::is_empty(Stream& stream) {
-  const Look look(stream);
-  if (look.kind() == Stream::Kind::kNone) return true;
-  if (captures_.load(std::memory_order_relaxed) != 0) return false;
+  const Alone alone(stream);
+  if (!alone.is_alone()) return false;
+  if (alone.kind() == Stream::Kind::kNone) return true;
+  if (captures_.load(std::memory_order_seq_cst) != 0) return false;
   const InContext in(*driver_, stream.device->primary.load(std::memory_order_relaxed));
   return in.is_there() && is_at_rest(stream);
 }

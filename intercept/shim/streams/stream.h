@@ -78,4 +78,29 @@ class Look {
   Stream& stream_;
 };
 
+// Keeps other threads from using the stream while this lives, for some microseconds at most, unless
+// one uses it already. Ask is_alone(). So no capture begins in it meanwhile: a stream that captures
+// must not be asked whether it is empty, which would end the capture.
+class Alone {
+ public:
+  explicit Alone(Stream& stream) : stream_(stream) {
+    uint32_t nobody = 0;
+    is_alone_ =
+        stream.users.compare_exchange_strong(nobody, Stream::kMoving, std::memory_order_seq_cst);
+  }
+  ~Alone() {
+    // Not a store of 0: other threads may have added themselves, and are about to see kMoving.
+    if (is_alone_) stream_.users.fetch_sub(Stream::kMoving, std::memory_order_release);
+  }
+  Alone(const Alone&) = delete;
+  Alone& operator=(const Alone&) = delete;
+
+  bool is_alone() const { return is_alone_; }
+  Stream::Kind kind() const { return stream_.kind.load(std::memory_order_seq_cst); }
+
+ private:
+  Stream& stream_;
+  bool is_alone_;
+};
+
 }  // namespace gpushare::shim

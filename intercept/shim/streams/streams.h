@@ -175,7 +175,7 @@ class Streams {
   // --- for graphs/: rest.cc, room.cc ---
 
   // Returns true if nothing of the stream runs; false also while any stream captures, when it must
-  // not be asked.
+  // not be asked, or another thread uses it.
   bool is_empty(Stream& stream);
   // The context of that place; null: there is none.
   CUcontext context_of(Device& device, Partitions::Place place);

@@ -5,6 +5,8 @@
 // the driver's own rule: launches of one executable graph run one after the other. The same steps
 // on the host give what must be in the buffers.
 #include <array>
+#include <deque>
+#include <thread>
 #include <vector>
 
 #include "intercept/cuda/kernel_math.h"
@@ -21,15 +23,19 @@ constexpr size_t kMixes = 4;  // kernels that mix, of a graph
 constexpr uint32_t kFill = 7;
 
 struct Settings {
-  uint64_t steps = 400, graphs = 4, words = 256, units = 50, pause_us = 0, seed = 1, device = 0;
+  uint64_t steps = 400, graphs = 4, words = 256, units = 50, pause_us = 0, threads = 1, seed = 1,
+           device = 0;
 
   explicit Settings(Flags& flags) {
     flags.add("--steps", &steps, "launches, changes and ends of graphs and streams", "--graphs",
               &graphs, "executable graphs", "--words", &words, "in each buffer of a graph",
               "--units", &units, "how long the first kernel of a graph takes", "--pause-us",
-              &pause_us, "between two steps", "--seed", &seed, "of what is random");
+              &pause_us, "between two steps", "--threads", &threads,
+              "that do this at the same time, with graphs and streams of their own", "--seed",
+              &seed, "of what is random");
     flags.limit("--graphs", 1, 1000);
     flags.limit("--words", 2, 1u << 20);
+    flags.limit("--threads", 1, 64);
     flags.parse(&device);
   }
 };
@@ -220,13 +226,15 @@ class Mixer {
   Shifts shifts_{}, in_exec_{};  // of the graph; of the executable graph
 };
 
+// While any thread captures, CUDA forbids what concerns the legacy stream and waits for the
+// context, so several threads do without.
 class Streams {
  public:
-  explicit Streams(Random& random) : random_(random) {
+  Streams(const Settings& s, Random& random) : is_alone_(s.threads == 1), random_(random) {
     for (CUstream& stream : there_) stream = made();
   }
   CUstream any() {
-    switch (random_.next() % 8) {
+    switch (is_alone_ ? random_.next() % 8 : 7) {
       case 0:
         return nullptr;
       case 1:
@@ -239,29 +247,45 @@ class Streams {
   // With what is in line in it.
   void replace_one() {
     CUstream& stream = there_[random_.next() % there_.size()];
+    if (!is_alone_) check(cuStreamSynchronize(stream), "cuStreamSynchronize");
     check(cuStreamDestroy_v2(stream), "cuStreamDestroy_v2");
     stream = made();
+  }
+
+  void wait() const {
+    if (is_alone_) return check(cuCtxSynchronize(), "cuCtxSynchronize");
+    for (CUstream stream : there_) check(cuStreamSynchronize(stream), "cuStreamSynchronize");
   }
 
  private:
   CUstream made() {
     CUstream stream = nullptr;
-    const bool is_blocking = random_.next() % 2 == 0;
+    const bool is_blocking = is_alone_ && random_.next() % 2 == 0;
     check(cuStreamCreate(&stream, is_blocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING),
           "cuStreamCreate");
     return stream;
   }
 
+  const bool is_alone_;
   Random& random_;
   std::array<CUstream, 4> there_{};
 };
 
-int run(const Settings& s) {
-  const GpuSession session(s.device, CU_CTX_SCHED_BLOCKING_SYNC);
-  Random random(s.seed);
-  Streams streams(random);
-  std::vector<Mixer> mixers;
-  for (uint64_t i = 0; i < s.graphs; ++i) mixers.emplace_back(session, s, i, random);
+// What one thread does, with streams and graphs of its own.
+struct Player {
+  Player(const GpuSession& session, const Settings& s, uint64_t number)
+      : random(s.seed + number), streams(s, random) {
+    for (uint64_t i = 0; i < s.graphs; ++i)
+      mixers.emplace_back(session, s, i + number * s.graphs, random);
+  }
+  void play(const Settings& s);
+
+  Random random;
+  Streams streams;
+  std::deque<Mixer> mixers;
+};
+
+void Player::play(const Settings& s) {
   for (Mixer& mixer : mixers) mixer.make(streams.own());
   for (uint64_t step = 0; step < s.steps; ++step) {
     Mixer& mixer = mixers[random.next() % mixers.size()];
@@ -281,11 +305,11 @@ int run(const Settings& s) {
       case 4:
         // Another executable graph does not wait for what is in line of this one.
         if (random.next() % 2 == 0) {
-          check(cuCtxSynchronize(), "cuCtxSynchronize");
+          streams.wait();
           mixer.end();
         } else {
           mixer.end();
-          check(cuCtxSynchronize(), "cuCtxSynchronize");
+          streams.wait();
         }
         mixer.make(streams.own());
         break;
@@ -294,15 +318,36 @@ int run(const Settings& s) {
     }
     if (s.pause_us != 0) sleep_until_ns(now_ns() + s.pause_us * 1000);
   }
-  check(cuCtxSynchronize(), "cuCtxSynchronize");
+  streams.wait();
+}
+
+int run(const Settings& s) {
+  const GpuSession session(s.device, CU_CTX_SCHED_BLOCKING_SYNC);
+  CUcontext context = nullptr;
+  check(cuCtxGetCurrent(&context), "cuCtxGetCurrent");
+  std::deque<Player> players;
+  for (uint64_t i = 0; i < s.threads; ++i) players.emplace_back(session, s, i);
+  std::vector<std::thread> others;
+  for (Player& player : players)
+    if (&player != &players.front())
+      others.emplace_back([&] {
+        check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+        player.play(s);
+      });
+  players.front().play(s);
+  for (std::thread& other : others) other.join();
   uint64_t wrong = 0;
   uint32_t checksum = 0;
-  for (const Mixer& mixer : mixers) {
-    wrong += mixer.wrong();
-    checksum = checksum * 31 + mixer.checksum();
-  }
+  for (const Player& player : players)
+    for (const Mixer& mixer : player.mixers) {
+      wrong += mixer.wrong();
+      checksum = checksum * 31 + mixer.checksum();
+    }
   JsonLine line("execs", session.device_name());
-  line.add("steps", s.steps).add("graphs", s.graphs).add("wrong_words", wrong);
+  line.add("steps", s.steps)
+      .add("graphs", s.graphs)
+      .add("threads", s.threads)
+      .add("wrong_words", wrong);
   return conclude(line, checksum, wrong == 0, "a launch of a graph was lost, early or another one");
 }
 

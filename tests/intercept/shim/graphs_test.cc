@@ -82,9 +82,10 @@ TEST_F(OnTheSimulatedGpu, ExecutableGraphsAreRightUnderMoves) {
        {kShimGate | kShimPartitions, kShimGate | kShimPartitions | kShimCredit})
     for (int seed = 1; seed <= 4; ++seed) {
       ShimRig rig(features, {{kPci, 0b11}});
-      const auto program = start({"execs", "--seed", std::to_string(seed), "--steps", "500",
-                                  "--pause-us", seed % 2 == 0 ? "500" : "0"},
-                                 &rig);
+      const auto program =
+          start({"execs", "--seed", std::to_string(seed), "--steps", "500", "--pause-us",
+                 seed % 2 == 0 ? "500" : "0", "--threads", seed > 2 ? "4" : "1"},
+                &rig);
       expect_right_under_moves(rig, *program, random, seed > 2);
     }
 }
