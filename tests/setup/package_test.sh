@@ -99,12 +99,13 @@ linked_packages() {
 }
 
 EachLibraryInItIsNamed() {
-  local files package
+  local files package packages
   files=$(mktemp -d)
   dpkg-deb -x "$program" "$files"
   cd "$files/usr/share/doc/gpushare" || fail "no pages"
-  [ "$(linked_packages | wc -l)" -ge 11 ] || fail "too few packages: $(linked_packages)"
-  for package in $(linked_packages); do
+  mapfile -t packages < <(linked_packages)
+  [ "${#packages[@]}" -ge 11 ] || fail "too few packages: ${packages[*]}"
+  for package in "${packages[@]}"; do
     grep -qF "($package): " copyright || fail "copyright does not name $package"
     expect "the notice of $package is not there" cmp "libraries/$package" "/usr/share/doc/$package/copyright"
   done
