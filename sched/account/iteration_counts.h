@@ -5,7 +5,7 @@
 #pragma once
 
 #include "shmctl/base/clock.h"
-#include "shmctl/plane/time_histogram.h"
+#include "shmctl/shim/time_histogram.h"
 
 namespace gpushare {
 

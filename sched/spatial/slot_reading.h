@@ -8,8 +8,8 @@
 #include <optional>
 
 #include "sched/policy/policy.h"
-#include "shmctl/plane/time_histogram.h"
 #include "shmctl/shim/slot.h"
+#include "shmctl/shim/time_histogram.h"
 
 namespace gpushare {
 

@@ -19,7 +19,7 @@
 #include "sched/step/interference.h"
 #include "sched/step/registry.h"
 #include "sched/tenants/tenants.h"
-#include "shmctl/plane/time_histogram.h"
+#include "shmctl/shim/time_histogram.h"
 
 namespace gpushare {
 

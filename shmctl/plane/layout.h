@@ -15,8 +15,8 @@
 #include <cstdint>
 
 #include "shmctl/plane/slots.h"
-#include "shmctl/plane/time_histogram.h"
 #include "shmctl/plane/token_bucket.h"
+#include "shmctl/shim/time_histogram.h"
 
 namespace gpushare {
 

@@ -13,7 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "shmctl/plane/time_histogram.h"
+#include "shmctl/shim/time_histogram.h"
 
 // Trust. A process that lies in its slot cannot stop the agent or change what another process's
 // slot holds, but it can take GPU time and SMs that were meant for others: when it reports
