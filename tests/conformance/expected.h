@@ -81,7 +81,6 @@ graph changed after its instantiation: a nodes 2
 exec updated by a graph: same SUCCESS 0 abcd longer ERROR_GRAPH_EXEC_UPDATE_FAILURE 2 other kind ERROR_GRAPH_EXEC_UPDATE_FAILURE 3 cd
 exec with a node's parameters set: ab
 exec of a captured graph with a node's parameters set: SUCCESS 0 abcbdb
-exec of a captured graph updated by one that was built, and the reverse: SUCCESS 0 cd SUCCESS 0 ef
 clone of a graph: another ERROR_INVALID_VALUE a
 graph within a graph: abcd
 events in a graph: ERROR_NOT_READY abc SUCCESS

@@ -306,20 +306,6 @@ void set_captured_parameters(Stage& stage) {
   stage.settle();
 }
 
-// It makes no difference how either came to be.
-void update_by_built(Stage& stage) {
-  Graph captured(stage, "ab"), built(stage), again(stage, "ef");
-  built.note('d', {built.note('c')});
-  captured.instantiate();
-  built.instantiate();
-  const CUstream stream = stage.non_blocking();
-  stage.say(captured.update(built));
-  captured.launch(stream);
-  stage.settle();
-  stage.say(built.update(again));
-  built.launch(stream);
-}
-
 void clone(Stage& stage) {
   CUgraph copy = nullptr;
   {
@@ -414,7 +400,6 @@ constexpr Scene kScenes[] = {
     {"exec updated by a graph", update},
     {"exec with a node's parameters set", set_parameters},
     {"exec of a captured graph with a node's parameters set", set_captured_parameters},
-    {"exec of a captured graph updated by one that was built, and the reverse", update_by_built},
     {"clone of a graph", clone},
     {"graph within a graph", child},
     {"events in a graph", events_in_a_graph},

@@ -14,16 +14,33 @@ template <int index, class Signature>
 struct CaptureBegun;
 template <int index, class... Rest>
 struct CaptureBegun<index, CUresult(CUstream, Rest...)> {
+  // Another thread may take the stream away again before it is in use, or use it itself; then it is
+  // brought there once more, so often at most.
+  static constexpr int kMostTries = 1000;
+
   static CUresult call(CUstream stream, Rest... rest) {
-    if (Streams* all = Streams::get()) {
-      Stream* known = all->find(stream, flavor_of(index));
-      // The driver refuses to capture the legacy stream, so it is asked for the legacy stream
-      // itself.
-      if (known != nullptr && known->kind.load(std::memory_order_relaxed) == Stream::Kind::kLegacy)
-        return real<CUresult (*)(CUstream, Rest...)>(index)(stream, rest...);
-      if (known != nullptr) all->before_capture(*known);
+    Streams* const all = Streams::get();
+    Stream* const known = all == nullptr ? nullptr : all->find(stream, flavor_of(index));
+    if (known == nullptr) return call_in(nullptr, stream, rest...);
+    // The driver refuses to capture the legacy stream, so it is asked for the legacy stream itself.
+    if (known->kind.load(std::memory_order_relaxed) == Stream::Kind::kLegacy)
+      return real<CUresult (*)(CUstream, Rest...)>(index)(stream, rest...);
+    for (int i = 1; i < kMostTries; ++i) {
+      all->before_capture(*known);
+      const StreamUse use(stream, flavor_of(index), Use::kOperation);
+      if (all->is_at_captures(*known)) return call_in(&use, stream, rest...);
     }
-    StreamUse use(stream, flavor_of(index), Use::kOperation);
+    return call_in(nullptr, stream, rest...);
+  }
+
+ private:
+  // `held`: a use that keeps the stream where it is; null: it is made here.
+  static CUresult call_in(const StreamUse* held, CUstream stream, Rest... rest) {
+    if (held == nullptr) {
+      const StreamUse use(stream, flavor_of(index), Use::kOperation);
+      return call_in(&use, stream, rest...);
+    }
+    const StreamUse& use = *held;
     const CUresult result = real<CUresult (*)(CUstream, Rest...)>(index)(use.physical(), rest...);
     if (result == CUDA_SUCCESS && use.stream() != nullptr)
       Streams::get()->begin_capture(*use.stream());

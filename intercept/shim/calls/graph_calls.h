@@ -51,8 +51,7 @@ struct ExecDestroyed {
 // --- they change --------------------------------------------------------------------------------
 
 // cuGraphExecUpdate: the nodes are those of another graph from now on. The driver refuses one whose
-// kernels are in another place than those of the executable graph, as where one of them was built
-// by hand, or two threads captured at the same time; then it gets that graph made again there.
+// kernels are in another place than those of the executable graph.
 template <int index, class Signature>
 struct ExecUpdated;
 template <int index, class... Rest>
@@ -60,17 +59,9 @@ struct ExecUpdated<index, CUresult(CUgraphExec, CUgraph, Rest...)> {
   static CUresult call(CUgraphExec exec, CUgraph graph, Rest... rest) {
     const auto update = real<CUresult (*)(CUgraphExec, CUgraph, Rest...)>(index);
     const CUresult result = update(exec, graph, rest...);
-    Graphs* const all = Graphs::get();
-    if (all == nullptr) return result;
-    if (result == CUDA_SUCCESS) all->on_updated(exec, graph);
-    if (result != CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) return result;
-    CUgraph const there = all->remade_for(exec, graph);
-    if (there == nullptr) return result;
-    const CUresult second = update(exec, there, rest...);
-    if (second == CUDA_SUCCESS) all->on_updated(exec, there);
-    all->destroy(there);
-    // What is wrong with the program's own graph is told of that.
-    return second == CUDA_SUCCESS ? second : update(exec, graph, rest...);
+    if (result == CUDA_SUCCESS)
+      if (Graphs* all = Graphs::get()) all->on_updated(exec, graph);
+    return result;
   }
 };
 

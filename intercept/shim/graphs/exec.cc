@@ -5,7 +5,6 @@
 
 #include "intercept/shim/driver/in_context.h"
 #include "intercept/shim/graphs/graphs.h"
-#include "intercept/shim/graphs/remake.h"
 #include "intercept/shim/link/quiet.h"
 
 namespace gpushare::shim {
@@ -13,24 +12,6 @@ namespace {
 
 // CUgraphInstantiate_flags: kernels launch the graph.
 constexpr unsigned long long kDeviceLaunch = 4;
-
-// The one context of all kernels of a graph.
-struct OnlyContext {
-  CUcontext context;
-  bool is_only;
-
-  static bool note(void* data, CUcontext context) {
-    auto& found = *static_cast<OnlyContext*>(data);
-    if (found.context == nullptr) found.context = context;
-    found.is_only &= found.context == context;
-    return found.is_only;
-  }
-  static OnlyContext of(const GraphDriver& driver, CUgraph graph) {
-    OnlyContext found{nullptr, true};
-    found.is_only &= about_graph(driver, graph, &OnlyContext::note, &found).can_be_remade;
-    return found;
-  }
-};
 
 }  // namespace
 
@@ -89,8 +70,6 @@ void Graphs::on_instantiated(CUgraphExec handle, CUgraph graph, unsigned long lo
   if (exec->form != nullptr) give_up(*exec);  // of one that ended with its context
   exec->original = handle;
   exec->flags = flags;
-  exec->context = nullptr;
-  exec->has_looked_for_context = false;
   exec->device = nullptr;
   exec->captured = Exec::kNowhere;
   exec->is_examined = false;
@@ -121,34 +100,11 @@ void Graphs::on_updated(CUgraphExec handle, CUgraph graph) {
   const Locked locked(exec->lock);
   if (exec->form == nullptr) return;
   const AllowedInCaptures allowed(*driver_);
-  note_context(*exec);
   CUgraph form = nullptr;
   if (driver_->cuGraphClone(&form, graph) != CUDA_SUCCESS) return give_up(*exec);
   driver_->cuGraphDestroy(exec->form);
   exec->form = form;
   exec->stale = ~uint32_t{0};
-}
-
-// REQUIRES: exec.lock is held, and `form` has not changed since the program made the graph.
-void Graphs::note_context(Exec& exec) {
-  if (exec.has_looked_for_context || exec.form == nullptr) return;
-  exec.has_looked_for_context = true;
-  const AllowedInCaptures allowed(*driver_);
-  const OnlyContext found = OnlyContext::of(*driver_, exec.form);
-  exec.context = found.is_only ? found.context : nullptr;
-}
-
-CUgraph Graphs::remade_for(CUgraphExec handle, CUgraph graph) {
-  Exec* const exec = find(handle);
-  if (exec == nullptr) return nullptr;
-  const KeepErrno errno_of_the_program;
-  const Locked locked(exec->lock);
-  note_context(*exec);
-  if (exec->context == nullptr) return nullptr;
-  const AllowedInCaptures allowed(*driver_);
-  const OnlyContext there = OnlyContext::of(*driver_, graph);
-  if (there.is_only && there.context == exec->context) return nullptr;
-  return remake(*driver_, graph, exec->context);
 }
 
 void Graphs::before_stream_end(Stream& stream) {

@@ -28,10 +28,6 @@ struct Exec {
   CUgraphExec original;
   CUgraph form;  // what it was made of; null: it cannot be made again
   unsigned long long flags;
-  // Of all kernels of `original`; null: it is not known yet, or there are several. Looked for
-  // before `form` changes first.
-  CUcontext context;
-  bool has_looked_for_context;
   Device* device;    // where it is launched; null: it was not yet
   Place captured;    // where the kernels of `original` run; kNowhere: in several places
   bool is_examined;  // `captured` and `is_at_home` are known

@@ -45,10 +45,6 @@ class Graphs {
   void before_destroy(CUgraphExec handle);
   // Its nodes are now those of `graph`.
   void on_updated(CUgraphExec handle, CUgraph graph);
-  // The graph with its kernels where those of the executable one were captured; null: they are
-  // there, or in several places, or it cannot be made again. The caller destroys it.
-  CUgraph remade_for(CUgraphExec handle, CUgraph graph);
-  void destroy(CUgraph graph) { driver_->cuGraphDestroy(graph); }
   // The parameters of one node of it have changed; `set(own)` changes those of the same node of our
   // own graph, and says whether it could.
   template <class Set>
@@ -58,7 +54,6 @@ class Graphs {
     const Locked locked(exec->lock);
     CUgraphNode own = nullptr;
     if (exec->form == nullptr) return;
-    note_context(*exec);
     if (driver_->cuGraphNodeFindInClone(&own, node, exec->form) == CUDA_SUCCESS && set(own))
       exec->stale = ~uint32_t{0};
     else
@@ -89,7 +84,6 @@ class Graphs {
   Exec* add(CUgraphExec handle);
   void drop_copies(Exec& exec);
   void give_up(Exec& exec);  // it stays where it was captured
-  void note_context(Exec& exec);
   // launches.cc. REQUIRES: exec.lock is held.
   void examine(Exec& exec, Device& device);
   void choose_place(Exec& exec, Stream& stream);

@@ -52,9 +52,7 @@ void Graphs::examine(Exec& exec, Device& device) {
   const GraphAbout about = about_graph(*driver_, exec.form, &Found::note, &found);
   if (about.is_known) exec.is_at_home = found.is_at_home;
   if (about.is_known && found.place >= 0) exec.captured = static_cast<Place>(found.place);
-  if (about.can_be_remade && found.is_any) return;
-  note_context(exec);
-  give_up(exec);
+  if (!about.can_be_remade || !found.is_any) give_up(exec);
 }
 
 // Returns true if a launch in `stream` cannot run beside the latest one.

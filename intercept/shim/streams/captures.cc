@@ -29,8 +29,16 @@ Place Streams::capture_place(const Device& device) const {
 // one, because the driver updates a graph only by one from the same partition.
 void Streams::before_capture(Stream& stream) {
   Device& device = *stream.device;
-  if (captures_.load(std::memory_order_relaxed) != 0) return;
   const Inside inside;
+  const AllowedInCaptures allowed(*driver_);
+  if (captures_.load(std::memory_order_relaxed) != 0) {
+    // Another thread captures: this stream alone goes where that one did, unless it is in a
+    // capture.
+    if (!is_capturing(stream) &&
+        stream.place.load(std::memory_order_relaxed) != capture_place(device))
+      move(stream, true);
+    return;
+  }
   if (device.captures_at.load(std::memory_order_relaxed) == 0) {
     if (is_wanted_new(device)) follow_wanted(device);
     uint32_t nowhere = 0;

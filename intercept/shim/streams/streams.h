@@ -186,6 +186,10 @@ class Streams {
   using PlaceGone = bool (*)(Device& device, Partitions::Place place);
   void on_place_gone(PlaceGone call) { place_gone_.store(call, std::memory_order_release); }
 
+  // Returns true if the stream is where the process captures. REQUIRES: the caller uses it.
+  bool is_at_captures(const Stream& stream) const {
+    return stream.place.load(std::memory_order_relaxed) == capture_place(*stream.device);
+  }
   // A graph has got a kernel by hand, or another graph.
   void note_built_graph() { has_built_graphs_.store(true, std::memory_order_relaxed); }
   // For a stream that is away, and a graph that is not known (graphs/). Kernels that were not
