@@ -10,7 +10,7 @@
 # models-peers  the same by slices and MPS                                                                  1 GPU, torchvision
 # two-gpus    these 34 jobs placed on two GPUs, and a job of two ranks that takes turns                     2 GPUs, torchvision
 # gangs       a job of two ranks under fair: cap and weights, beside programs                               2 GPUs, torch
-# gangs-more   a model that lies on both GPUs; a training while agents are killed                           2 GPUs, torch
+# gangs-more  a model that lies on both GPUs; a training while agents are killed                           2 GPUs, torch
 # gangs-jobs  the same beside another such job, and what natively comes of it                               2 GPUs, torch
 # BUILD: the folder that make or make dist has filled (build). OUT: where FILE.jsonl of bench/results are added to (build/bench).
 # Every process has its limit. At the end all that a dead agent may have left is undone, and the driver's own complaints are
