@@ -45,6 +45,12 @@ for seed in 1 2 3 4; do
   done
 done
 
+for seed in 1 2 3 4 5 6; do
+  seen=$($drive --features gate,partitions --move-us 600 --seed $seed -- "$work/execs" --threads 4 --seed $seed --steps ${STEPS:-3000} 2>&1)
+  code=$?
+  verdict "execs of four threads, moves every 600 us, seed $seed" "$([ $code = 0 ] && echo 1 || echo 0)" "$(echo "$seen" | tail -3 | tr '\n' ' ' | cut -c1-350)"
+done
+
 echo "# streams, events, copies and the legacy stream in order, under random moves"
 for seed in 1 2 3 4; do
   for every in 100 1000; do
