@@ -124,8 +124,8 @@ double ns_each(uint64_t begin, uint64_t count) {
   return static_cast<double>(now_ns() - begin) / static_cast<double>(count);
 }
 
-struct Way {
-  const char* name;
+// Functions of the driver, or those that a program gets in their place.
+struct Calls {
   decltype(&::cuLaunchKernel) launch;
   decltype(&::cuStreamSynchronize) wait;
   decltype(&::cuMemcpyHtoDAsync_v2) copy;
@@ -133,22 +133,27 @@ struct Way {
   decltype(&::cuStreamEndCapture) end_capture;
   decltype(&::cuGraphInstantiateWithFlags) instantiate;
   decltype(&::cuGraphLaunch) launch_graph;
+};
+
+struct Way {
+  const char* name;
+  Calls calls;
   std::vector<CUstream> streams;
   CUgraphExec graph = nullptr;  // null: kernels are launched
   std::vector<double> launch_ns = {}, wait_ns = {}, iteration_ns = {};  // by turn
 
   void make_graph(CUfunction kernel, uint64_t kernels) {
     CUgraph captured = nullptr;
-    check(begin_capture(streams[0], CU_STREAM_CAPTURE_MODE_RELAXED), "cuStreamBeginCapture");
+    check(calls.begin_capture(streams[0], CU_STREAM_CAPTURE_MODE_RELAXED), "cuStreamBeginCapture");
     for (uint64_t i = 0; i < kernels; ++i) go(kernel, streams[0]);
-    check(end_capture(streams[0], &captured), "cuStreamEndCapture");
-    check(instantiate(&graph, captured, 0), "cuGraphInstantiateWithFlags");
+    check(calls.end_capture(streams[0], &captured), "cuStreamEndCapture");
+    check(calls.instantiate(&graph, captured, 0), "cuGraphInstantiateWithFlags");
   }
   void go(CUfunction kernel, CUstream stream) const {
-    if (graph != nullptr) return check(launch_graph(graph, stream), "cuGraphLaunch");
-    check(launch(kernel, 1, 1, 1, 32, 1, 1, 0, stream, nullptr, nullptr), "cuLaunchKernel");
+    if (graph != nullptr) return check(calls.launch_graph(graph, stream), "cuGraphLaunch");
+    check(calls.launch(kernel, 1, 1, 1, 32, 1, 1, 0, stream, nullptr, nullptr), "cuLaunchKernel");
   }
-  void finish(CUstream stream) const { check(wait(stream), "cuStreamSynchronize"); }
+  void finish(CUstream stream) const { check(calls.wait(stream), "cuStreamSynchronize"); }
   void turn(const Work& work, uint64_t turn, const Settings& s) {
     CUstream const stream = streams[turn % streams.size()];
     if (s.iterate != 0) return iterate(work, stream, s.iterate);
@@ -167,7 +172,8 @@ struct Way {
     constexpr uint64_t kIterations = 4;
     const uint64_t begin = now_ns();
     for (uint64_t i = 0; i < kIterations; ++i) {
-      check(copy(work.input, work.data.data(), work.data.size(), stream), "cuMemcpyHtoDAsync");
+      check(calls.copy(work.input, work.data.data(), work.data.size(), stream),
+            "cuMemcpyHtoDAsync");
       for (uint64_t k = 0; k < kernels; ++k) go(work.kernels[k % work.kernels.size()], stream);
       finish(stream);
     }
@@ -200,34 +206,20 @@ int run(const Settings& s) {
     streams.clear();
     while (streams.size() < kStreams) streams.push_back(work.session().new_stream());
   }
+  const Calls own{driver.cuLaunchKernel,       driver.cuStreamSynchronize,
+                  driver.cuMemcpyHtoDAsync_v2, driver.cuStreamBeginCapture_v2,
+                  driver.cuStreamEndCapture,   driver.cuGraphInstantiateWithFlags,
+                  driver.cuGraphLaunch};
+  const Calls of_programs{cuLaunchKernel,       cuStreamSynchronize,
+                          cuMemcpyHtoDAsync_v2, cuStreamBeginCapture_v2,
+                          cuStreamEndCapture,   cuGraphInstantiateWithFlags,
+                          cuGraphLaunch};
   std::array<Way, 3> ways{
-      Way{.name = "driver",
-          .launch = driver.cuLaunchKernel,
-          .wait = driver.cuStreamSynchronize,
-          .copy = driver.cuMemcpyHtoDAsync_v2,
-          .begin_capture = driver.cuStreamBeginCapture_v2,
-          .end_capture = driver.cuStreamEndCapture,
-          .instantiate = driver.cuGraphInstantiateWithFlags,
-          .launch_graph = driver.cuGraphLaunch,
-          .streams = streams},
+      Way{.name = "driver", .calls = own, .streams = streams},
       Way{.name = "driver green",
-          .launch = driver.cuLaunchKernel,
-          .wait = driver.cuStreamSynchronize,
-          .copy = driver.cuMemcpyHtoDAsync_v2,
-          .begin_capture = driver.cuStreamBeginCapture_v2,
-          .end_capture = driver.cuStreamEndCapture,
-          .instantiate = driver.cuGraphInstantiateWithFlags,
-          .launch_graph = driver.cuGraphLaunch,
+          .calls = own,
           .streams = driver.green_streams(work.session(), s.green_sms)},
-      Way{.name = "program",
-          .launch = cuLaunchKernel,
-          .wait = cuStreamSynchronize,
-          .copy = cuMemcpyHtoDAsync_v2,
-          .begin_capture = cuStreamBeginCapture_v2,
-          .end_capture = cuStreamEndCapture,
-          .instantiate = cuGraphInstantiateWithFlags,
-          .launch_graph = cuGraphLaunch,
-          .streams = streams},
+      Way{.name = "program", .calls = of_programs, .streams = streams},
   };
   if (s.graph != 0)
     for (Way& way : ways) way.make_graph(work.kernels[0], s.graph);
@@ -241,15 +233,16 @@ int run(const Settings& s) {
     }
   }
   for (const Way& way : ways)
-    way.print(JsonLine()
-                  .add("way", way.name)
-                  .add("device", work.session().device_name())
-                  .add("turns", s.turns)
-                  .add("warm_up", s.warm_up)
-                  .add("iterate", s.iterate)
-                  .add("graph", s.graph)
-                  .add("is_past_shim", static_cast<uint64_t>(way.launch == driver.cuLaunchKernel)),
-              ways[0]);
+    way.print(
+        JsonLine()
+            .add("way", way.name)
+            .add("device", work.session().device_name())
+            .add("turns", s.turns)
+            .add("warm_up", s.warm_up)
+            .add("iterate", s.iterate)
+            .add("graph", s.graph)
+            .add("is_past_shim", static_cast<uint64_t>(way.calls.launch == driver.cuLaunchKernel)),
+        ways[0]);
   return 0;
 }
 

@@ -5,14 +5,14 @@ Each rank trains a model of linear layers on its GPU, and all ranks add their gr
 {"ready": true} is printed; at a line the job takes steps until --seconds are over, and prints how long each took (ms), how
 many there were, and the losses of the first --compared of them as hexadecimal floats.
 """
-import argparse
 import json
 import os
-import sys
 import time
 
 import torch
 from torch import distributed, nn
+
+import ranks
 
 WARM = 20
 
@@ -54,28 +54,5 @@ def rank(number, options, gate, gpus):
     distributed.destroy_process_group()
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gpus", default="0,1")
-    parser.add_argument("--port", type=int, default=29511)
-    parser.add_argument("--seconds", type=float, default=20)
-    parser.add_argument("--layers", type=int, default=24)
-    parser.add_argument("--width", type=int, default=4096)
-    parser.add_argument("--batch", type=int, default=8192)
-    parser.add_argument("--compared", type=int, default=60)
-    options = parser.parse_args()
-    gpus = [int(gpu) for gpu in options.gpus.split(",")]
-    context = torch.multiprocessing.get_context("spawn")
-    gate = context.Event()
-    ranks = [context.Process(target=rank, args=(number, options, gate, gpus)) for number in range(len(gpus))]
-    for process in ranks:
-        process.start()
-    sys.stdin.readline()
-    gate.set()
-    for process in ranks:
-        process.join()
-    sys.exit(max(abs(process.exitcode) for process in ranks))
-
-
 if __name__ == "__main__":
-    main()
+    ranks.run(rank, ranks.parser(__doc__, layers=24, width=4096, batch=8192, compared=60).parse_args())

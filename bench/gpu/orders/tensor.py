@@ -7,14 +7,14 @@ parallelism). When all are warm, {"ready": true} is printed; at a line tokens ar
 what each took (ms), how many there were, and a number that follows from each of the first --compared, as hexadecimal
 floats, are printed.
 """
-import argparse
 import json
 import os
-import sys
 import time
 
 import torch
 from torch import distributed
+
+import ranks
 
 WARM = 20
 
@@ -73,28 +73,5 @@ def rank(number, options, gate, gpus):
     distributed.destroy_process_group()
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gpus", default="0,1")
-    parser.add_argument("--port", type=int, default=29511)
-    parser.add_argument("--seconds", type=float, default=20)
-    parser.add_argument("--layers", type=int, default=40)
-    parser.add_argument("--width", type=int, default=8192)
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--compared", type=int, default=200)
-    options = parser.parse_args()
-    gpus = [int(gpu) for gpu in options.gpus.split(",")]
-    context = torch.multiprocessing.get_context("spawn")
-    gate = context.Event()
-    ranks = [context.Process(target=rank, args=(number, options, gate, gpus)) for number in range(len(gpus))]
-    for process in ranks:
-        process.start()
-    sys.stdin.readline()
-    gate.set()
-    for process in ranks:
-        process.join()
-    sys.exit(max(abs(process.exitcode) for process in ranks))
-
-
 if __name__ == "__main__":
-    main()
+    ranks.run(rank, ranks.parser(__doc__, layers=40, width=8192, batch=32, compared=200).parse_args())

@@ -59,13 +59,7 @@ class Remake : public CudaStandin {
     GS_OK(cuDevicePrimaryCtxRetain(&primary_, 0));
     GS_OK(cuCtxPushCurrent_v2(primary_));
     GS_OK(cuModuleLoadData(&module_, workloads::kKernels));
-    CUdevResource whole{}, group{};
-    unsigned count = 1;
-    GS_OK(cuDeviceGetDevResource(0, &whole, CU_DEV_RESOURCE_TYPE_SM));
-    GS_OK(cuDevSmResourceSplitByCount(&group, &count, &whole, nullptr, 0, 8));
-    CUdevResourceDesc description = nullptr;
-    GS_OK(cuDevResourceGenerateDesc(&description, &group, 1));
-    GS_OK(cuGreenCtxCreate(&green_, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    make_part(&green_);
     GS_OK(cuCtxFromGreenCtx(&there_, green_));
   }
   void TearDown() override {

@@ -30,6 +30,16 @@ class CudaStandin : public testing::Test {
   }
   void TearDown() override { EXPECT_EQ(cuCtxDestroy_v2(context_), CUDA_SUCCESS); }
 
+  // A part of the first device with its first 8 SMs.
+  static void make_part(CUgreenCtx* green) {
+    CUdevResource whole{}, group{};
+    unsigned count = 1;
+    GS_OK(cuDeviceGetDevResource(0, &whole, CU_DEV_RESOURCE_TYPE_SM));
+    GS_OK(cuDevSmResourceSplitByCount(&group, &count, &whole, nullptr, 0, 8));
+    CUdevResourceDesc description = nullptr;
+    GS_OK(cuDevResourceGenerateDesc(&description, &group, 1));
+    GS_OK(cuGreenCtxCreate(green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+  }
   CUfunction kernel(const char* name) {
     CUfunction function = nullptr;
     EXPECT_EQ(cuModuleGetFunction(&function, module_, name), CUDA_SUCCESS) << name;

@@ -13,15 +13,9 @@ TEST_F(CudaStandinGraph, ACapturedKernelKeepsItsPartOfTheGpu) {
   GS_OK(cuDevicePrimaryCtxRetain(&primary, 0));
   GS_OK(cuCtxPushCurrent_v2(primary));
   GS_OK(cuModuleLoadData(&module_, workloads::kKernels));
-  CUdevResource whole{}, group{};
-  unsigned count = 1;
-  GS_OK(cuDeviceGetDevResource(0, &whole, CU_DEV_RESOURCE_TYPE_SM));
-  GS_OK(cuDevSmResourceSplitByCount(&group, &count, &whole, nullptr, 0, 8));
-  CUdevResourceDesc description = nullptr;
-  GS_OK(cuDevResourceGenerateDesc(&description, &group, 1));
   CUgreenCtx green = nullptr;
   CUstream there = nullptr;
-  GS_OK(cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+  make_part(&green);
   GS_OK(cuGreenCtxStreamCreate(&there, green, CU_STREAM_NON_BLOCKING, 0));
 
   const CUdeviceptr sms = words(8);
