@@ -9,6 +9,11 @@
 namespace gpushare::test {
 namespace {
 
+// A program that launches a graph for ever, by how that was made.
+std::vector<std::string> endless(const char* by) {
+  return {"sms", "--launches", "1000000", "--units", "20", "--pause-us", "300", "--by", by};
+}
+
 class GraphsInPartitions : public OnTheSimulatedGpu,
                            public testing::WithParamInterface<const char*> {
  protected:
@@ -63,9 +68,7 @@ INSTANTIATE_TEST_SUITE_P(All, GraphsInPartitions, testing::Values("captured", "b
 // What cannot be made again runs where it was made, and that is counted.
 TEST_F(OnTheSimulatedGpu, AGraphWithinAGraphCountsAsLeaving) {
   ShimRig rig(kShimPartitions, {{kPci, 0b11}});
-  const auto program = start(
-      {"sms", "--launches", "1000000", "--units", "20", "--pause-us", "500", "--by", "within"},
-      &rig);
+  const auto program = start(endless("within"), &rig);
   ASSERT_TRUE(rig.launches_beyond(100));
   rig.with_slot(program->pid(), [&](ShimSlot& slot) {
     EXPECT_GT(slot.home_launches[0].load(), 40u) << "every second launch, with fills between them";
@@ -93,9 +96,7 @@ TEST_F(OnTheSimulatedGpu, ExecutableGraphsAreRightUnderMoves) {
 // More partitions than a process can have, with a copy of each graph in each.
 TEST_F(OnTheSimulatedGpu, PartitionsOfGraphsMakeRoom) {
   ShimRig rig(kShimPartitions, {{kPci, 0b1}});
-  const auto program = start(
-      {"sms", "--launches", "1000000", "--units", "20", "--pause-us", "200", "--by", "captured"},
-      &rig);
+  const auto program = start(endless("captured"), &rig);
   ASSERT_TRUE(rig.launches_beyond(0));
   for (uint64_t groups = 1; groups < 20; ++groups)
     ASSERT_TRUE(goes_to(rig, *program, groups)) << groups;
