@@ -35,10 +35,9 @@ TimeHistogram IterationCounts::take(const TimeHistogram& said, Time now) {
   gain.sum_us = std::clamp(said.sum_us - last_.sum_us, least, most);
   const Time before = std::exchange(looked_, now);
   last_ = said;
-  const double seconds =
-      before == Time{} ? 0 : std::chrono::duration<double>(now - before + kSlack).count();
-  if (before != Time{} && static_cast<double>(count) > kMostInASecond * seconds) return {};
-  return gain;
+  if (before == Time{}) return gain;
+  const double seconds = std::chrono::duration<double>(now - before + kSlack).count();
+  return static_cast<double>(count) > kMostInASecond * seconds ? TimeHistogram{} : gain;
 }
 
 void add(TimeHistogram& sum, const TimeHistogram& more) {

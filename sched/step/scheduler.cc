@@ -23,7 +23,7 @@ constexpr Nanos kBetweenCounts = std::chrono::milliseconds(100);
 // The most events that a step takes: some 2 ms of them. The next step takes the others.
 constexpr uint64_t kMostEvents = 1024;
 
-// What counts the time in which a process of the tenant is in this state; null: nothing.
+// What counts the time in which processes of a tenant are in this state; null: nothing.
 Nanos TenantUse::* sum_of_frozen(ProcessState state) {
   switch (state) {
     case ProcessState::kFrozenCap:
@@ -370,24 +370,17 @@ void Scheduler::note_states(Time now) {
     if (!state_.gpu_problems[gpu].empty()) look_at_account(key, member, now);
     const ProcessState state = state_of(state_.enforcer.brief(*member.holder), member);
     if (member.state == ProcessState::kFrozenCap) member.throttled += passed;
-    if (const auto sum = sum_of_frozen(member.state)) frozen_.emplace_back(member.tenant, sum);
+    if (sum_of_frozen(member.state) != nullptr) frozen_.emplace_back(member.tenant, member.state);
     if (state == member.state) continue;
     member.state = state;
     member.state_since = now;
   }
   // Of a tenant time passes once, however many of its processes are frozen.
-  for (const auto sum : {&TenantUse::throttled, &TenantUse::frozen_turn, &TenantUse::frozen_user})
-    add_frozen(sum, passed);
-}
-
-void Scheduler::add_frozen(Nanos TenantUse::* sum, Nanos passed) {
-  std::vector<uint32_t> tenants;
-  for (const auto& [tenant, of] : frozen_)
-    if (of == sum) tenants.push_back(tenant);
-  std::ranges::sort(tenants);
-  const auto [rest, end] = std::ranges::unique(tenants);
-  tenants.erase(rest, end);
-  for (const uint32_t tenant : tenants) state_.tenant_use[tenant].*sum += passed;
+  std::ranges::sort(frozen_);
+  const auto [rest, end] = std::ranges::unique(frozen_);
+  frozen_.erase(rest, end);
+  for (const auto& [tenant, state] : frozen_)
+    state_.tenant_use[tenant].*sum_of_frozen(state) += passed;
 }
 
 // What the processes with the shim have counted since the last step is their tenants'.

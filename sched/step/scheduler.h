@@ -83,7 +83,6 @@ class Scheduler {
   void enforce(uint32_t gpu);
   void freeze_for_turns(uint32_t gpu);
   void note_states(Time now);
-  void add_frozen(Nanos TenantUse::* sum, Nanos passed);
   void count_iterations(Time now);
   void on_change(const Enforcer::Change& change);
   void do_chores(Time now);
@@ -113,7 +112,7 @@ class Scheduler {
   // Used again from step to step.
   std::vector<Enforcer::Target> targets_;
   std::vector<std::map<MemberKey, Member>::value_type*> by_slot_;
-  std::vector<std::pair<uint32_t, Nanos TenantUse::*>> frozen_;  // tenants, and what counts it
+  std::vector<std::pair<uint32_t, ProcessState>> frozen_;  // tenants, and in which way
   std::vector<GangFreezes::OnGpu> gpus_;
 };
 

@@ -100,19 +100,16 @@ class Graph {
  private:
   struct KernelNote {
     KernelNote(const Stage& stage, char note)
-        : list(stage.list()), what(static_cast<unsigned char>(note)) {
-      parameters.func = stage.note_kernel();
-      parameters.gridDimX = parameters.gridDimY = parameters.gridDimZ = 1;
-      parameters.blockDimX = parameters.blockDimY = parameters.blockDimZ = 1;
-      parameters.kernelParams = pointers;
-    }
+        : list(stage.list()),
+          what(static_cast<unsigned char>(note)),
+          parameters(workloads::kernel_node(stage.note_kernel(), {}, pointers)) {}
     KernelNote(const KernelNote&) = delete;
     KernelNote& operator=(const KernelNote&) = delete;
 
     CUdeviceptr list;
     uint32_t what;
     void* pointers[2] = {&list, &what};
-    CUDA_KERNEL_NODE_PARAMS_v2 parameters{};
+    CUDA_KERNEL_NODE_PARAMS_v2 parameters;
   };
 
   template <class Add, class... Parameters>

@@ -66,11 +66,7 @@ class Noting {
       check(cuStreamEndCapture(stream, &graph), "cuStreamEndCapture");
     } else {
       void* pointers[] = {&seen_, &units_};
-      CUDA_KERNEL_NODE_PARAMS_v2 parameters{};
-      parameters.func = kernel_;
-      parameters.gridDimX = shape_.blocks, parameters.gridDimY = parameters.gridDimZ = 1;
-      parameters.blockDimX = shape_.threads, parameters.blockDimY = parameters.blockDimZ = 1;
-      parameters.kernelParams = pointers;
+      const CUDA_KERNEL_NODE_PARAMS_v2 parameters = kernel_node(kernel_, shape_, pointers);
       CUgraphNode node = nullptr;
       check(cuGraphCreate(&graph, 0), "cuGraphCreate");
       check(cuGraphAddKernelNode_v2(&node, graph, nullptr, 0, &parameters),

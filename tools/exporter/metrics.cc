@@ -98,12 +98,11 @@ class Writer {
     for (size_t g = 0; g < snapshot_.gpus.size(); ++g)
       if (const auto number = value(snapshot_.gpus[g])) out_.add(gpu_labels_[g], *number);
   }
-  void of_tenants(std::string_view name, Type type, std::string_view help, const auto& value,
-                  std::string_view more_labels = "") {
+  void of_tenants(std::string_view name, Type type, std::string_view help, const auto& value) {
     out_.begin(name, type, help);
     for (size_t t = 0; t < snapshot_.tenants.size(); ++t)
       if (const auto number = value(snapshot_.tenants[t].record))
-        out_.add(tenant_labels_[t] + std::string(more_labels), *number);
+        out_.add(tenant_labels_[t], *number);
   }
   void of_pairs(std::string_view name, Type type, std::string_view help, const auto& value) {
     out_.begin(name, type, help);

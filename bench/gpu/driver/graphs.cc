@@ -69,13 +69,8 @@ class Noting {
   explicit Noting(const GpuSession& session)
       : kernel_(session.kernel("gs_sms")),
         words_((session.sm_count() + 31) / 32),
-        seen_(session.new_zeroed(words_ * sizeof(uint32_t))) {
-    parameters_.func = kernel_;
-    parameters_.gridDimX = 8 * session.sm_count();
-    parameters_.gridDimY = parameters_.gridDimZ = 1;
-    parameters_.blockDimX = 1024, parameters_.blockDimY = parameters_.blockDimZ = 1;
-    parameters_.kernelParams = pointers_;
-  }
+        seen_(session.new_zeroed(words_ * sizeof(uint32_t))),
+        parameters_(kernel_node(kernel_, {8 * session.sm_count(), 1024}, pointers_)) {}
   const CUDA_KERNEL_NODE_PARAMS_v2& parameters() const { return parameters_; }
 
   CUgraph captured(CUstream stream) const {
@@ -124,7 +119,7 @@ class Noting {
   CUdeviceptr seen_;
   uint32_t units_ = 2000;
   void* pointers_[2] = {&seen_, &units_};
-  CUDA_KERNEL_NODE_PARAMS_v2 parameters_{};
+  CUDA_KERNEL_NODE_PARAMS_v2 parameters_;
 };
 
 void say_result(const char* what, CUresult result) {

@@ -21,26 +21,19 @@ struct CaptureBegun<index, CUresult(CUstream, Rest...)> {
   static CUresult call(CUstream stream, Rest... rest) {
     Streams* const all = Streams::get();
     Stream* const known = all == nullptr ? nullptr : all->find(stream, flavor_of(index));
-    if (known == nullptr) return call_in(nullptr, stream, rest...);
     // The driver refuses to capture the legacy stream, so it is asked for the legacy stream itself.
-    if (known->kind.load(std::memory_order_relaxed) == Stream::Kind::kLegacy)
+    if (known != nullptr && known->kind.load(std::memory_order_relaxed) == Stream::Kind::kLegacy)
       return real<CUresult (*)(CUstream, Rest...)>(index)(stream, rest...);
-    for (int i = 1; i < kMostTries; ++i) {
-      all->before_capture(*known);
+    for (int tries = 1;; ++tries) {
+      if (known != nullptr && tries < kMostTries) all->before_capture(*known);
       const StreamUse use(stream, flavor_of(index), Use::kOperation);
-      if (all->is_at_captures(*known)) return call_in(&use, stream, rest...);
+      if (known == nullptr || tries == kMostTries || all->is_at_captures(*known))
+        return call_in(use, rest...);
     }
-    return call_in(nullptr, stream, rest...);
   }
 
  private:
-  // `held`: a use that keeps the stream where it is; null: it is made here.
-  static CUresult call_in(const StreamUse* held, CUstream stream, Rest... rest) {
-    if (held == nullptr) {
-      const StreamUse use(stream, flavor_of(index), Use::kOperation);
-      return call_in(&use, stream, rest...);
-    }
-    const StreamUse& use = *held;
+  static CUresult call_in(const StreamUse& use, Rest... rest) {
     const CUresult result = real<CUresult (*)(CUstream, Rest...)>(index)(use.physical(), rest...);
     if (result == CUDA_SUCCESS && use.stream() != nullptr)
       Streams::get()->begin_capture(*use.stream());
@@ -63,12 +56,11 @@ struct CaptureEnded {
 };
 
 // A node is added by hand: cuGraphAddKernelNode, cuGraphAddChildGraphNode, and cuGraphAddNode,
-// whose node parameters begin with the node's kind.
+// whose node parameters begin with the node's type.
 template <int index, class Signature>
 struct GraphNode;
 template <int index, class... Parameters>
 struct GraphNode<index, CUresult(Parameters...)> {
-  static constexpr int kKernel = 0, kChildGraph = 4;  // CU_GRAPH_NODE_TYPE_...
   template <class Other>
   static bool is_concerned(const Other&) {
     return false;
@@ -78,8 +70,8 @@ struct GraphNode<index, CUresult(Parameters...)> {
   static bool is_concerned(const CUDA_KERNEL_NODE_PARAMS_v2*) { return true; }
   static bool is_concerned(void* parameters) {
     if (parameters == nullptr) return false;
-    const int kind = *static_cast<const int*>(parameters);
-    return kind == kKernel || kind == kChildGraph;
+    const auto type = *static_cast<const CUgraphNodeType*>(parameters);
+    return type == CU_GRAPH_NODE_TYPE_KERNEL || type == CU_GRAPH_NODE_TYPE_GRAPH;
   }
   static CUresult call(Parameters... arguments) {
     bool is_any = false;

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <string_view>
-#include <type_traits>
 
 #include "intercept/shim/calls/credit_calls.h"
 #include "intercept/shim/calls/needs.h"
@@ -18,7 +17,6 @@ namespace gpushare::shim {
 
 // --- they come and go ---------------------------------------------------------------------------
 
-inline unsigned long long flags_among() { return 0; }
 inline unsigned long long flags_among(unsigned long long flags) { return flags; }
 // CUDA_GRAPH_INSTANTIATE_PARAMS begins with them.
 inline unsigned long long flags_among(void* parameters) {

@@ -11,6 +11,7 @@
 
 #include "intercept/shim/driver/table.h"
 #include "intercept/shim/link/attach.h"
+#include "intercept/shim/link/hash.h"
 
 namespace gpushare::shim {
 
@@ -72,10 +73,7 @@ class KnownGrids {
     return uint64_t{grid.threads} << 32 | grid.shared_bytes;
   }
   static uint32_t place_of(const Grid& grid) {
-    return static_cast<uint32_t>((reinterpret_cast<uintptr_t>(grid.function) + shape_of(grid)) *
-                                     0x9E3779B97F4A7C15 >>
-                                 40) %
-           kEntries;
+    return place_in_table<kEntries>(reinterpret_cast<uintptr_t>(grid.function) + shape_of(grid));
   }
   static void ask(Entry& entry, const Grid& grid);
 

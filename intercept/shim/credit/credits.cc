@@ -11,16 +11,13 @@
 #include "intercept/shim/credit/watcher.h"
 #include "intercept/shim/driver/in_context.h"
 #include "intercept/shim/link/gate.h"
+#include "intercept/shim/link/hash.h"
 #include "intercept/shim/link/quiet.h"
 #include "intercept/shim/link/wake.h"
 #include "shmctl/shim/credit.h"
 
 namespace gpushare::shim {
 namespace {
-
-uint32_t place_of(uintptr_t key, uint32_t places) {
-  return static_cast<uint32_t>(key * 0x9E3779B97F4A7C15 >> 40) % places;
-}
 
 // Waits on the host until the word is at most so many numbers behind, or the agent is dead.
 void await_credit(ShimSlot& mine, uint32_t number) {
@@ -70,7 +67,7 @@ uintptr_t Credits::key_of(CUstream stream) {
       stream == GS_CU_STREAM_PER_THREAD ? static_cast<void*>(&own) : static_cast<void*>(stream));
 }
 
-Credits::Entry& Credits::entry_of(uintptr_t key) { return entries_[place_of(key, kEntries)]; }
+Credits::Entry& Credits::entry_of(uintptr_t key) { return entries_[place_in_table<kEntries>(key)]; }
 
 void Credits::fall_back(ShimHeld why) {
   off_.store(static_cast<uint32_t>(why), std::memory_order_relaxed);
@@ -115,7 +112,7 @@ bool Credits::prepare(ShimSlot& mine) {
 bool Credits::is_collective(CUfunction function) {
   if (function == nullptr || driver_->cuFuncGetName == nullptr) return false;
   std::atomic<CUfunction>& known =
-      known_functions_[place_of(reinterpret_cast<uintptr_t>(function), kFunctions)];
+      known_functions_[place_in_table<kFunctions>(reinterpret_cast<uintptr_t>(function))];
   if (__builtin_expect(known.load(std::memory_order_relaxed) == function, 1)) return false;
   const char* name = nullptr;
   if (driver_->cuFuncGetName(&name, function) != CUDA_SUCCESS &&

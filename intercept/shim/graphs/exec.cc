@@ -116,14 +116,19 @@ void Graphs::before_stream_end(Stream& stream) {
     const AllowedInCaptures allowed(*driver_);
     exec->last.store(nullptr, std::memory_order_relaxed);
     if (Streams::get()->is_empty(stream)) continue;
-    if (exec->behind == nullptr &&
-        driver_->cuEventCreate(&exec->behind, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
-      exec->behind = nullptr;
-    exec->is_behind = exec->behind != nullptr &&
-                      driver_->cuEventRecord(exec->behind, stream.physical()) == CUDA_SUCCESS;
+    exec->is_behind = record_behind(*exec, stream);
     // Nobody can ask whether its latest launch runs, so that it stays with what it launched.
     if (!exec->is_behind) exec->last.store(&stream, std::memory_order_relaxed);
   }
+}
+
+bool Graphs::record_behind(Exec& exec, const Stream& stream) {
+  if (exec.behind == nullptr &&
+      driver_->cuEventCreate(&exec.behind, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
+    exec.behind = nullptr;
+    return false;
+  }
+  return driver_->cuEventRecord(exec.behind, stream.physical()) == CUDA_SUCCESS;
 }
 
 // The driver ends a launch that runs before it frees what is destroyed here.

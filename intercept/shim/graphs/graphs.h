@@ -10,12 +10,12 @@
 #pragma once
 
 #include <atomic>
-#include <bit>
 #include <cstdint>
 
 #include "intercept/shim/graphs/exec.h"
 #include "intercept/shim/graphs/graph_driver.h"
 #include "intercept/shim/link/attach.h"
+#include "intercept/shim/link/hash.h"
 #include "intercept/shim/streams/streams.h"
 
 namespace gpushare::shim {
@@ -77,13 +77,14 @@ class Graphs {
   };
 
   static uint32_t place_of(CUgraphExec handle) {
-    return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(handle) * 0x9E3779B97F4A7C15 >>
-                                 (64 - std::countr_zero(kTableSize)));
+    return place_in_table<kTableSize>(reinterpret_cast<uintptr_t>(handle));
   }
   static Graphs* make();
   Exec* add(CUgraphExec handle);
   void drop_copies(Exec& exec);
   void give_up(Exec& exec);  // it stays where it was captured
+  // Returns true if `exec.behind` now comes behind the work of that stream.
+  bool record_behind(Exec& exec, const Stream& stream);
   // launches.cc. REQUIRES: exec.lock is held.
   void examine(Exec& exec, Device& device);
   void choose_place(Exec& exec, Stream& stream);

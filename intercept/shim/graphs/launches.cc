@@ -122,13 +122,7 @@ void Graphs::order_behind_last(Exec& exec, Stream& stream) {
   if (exec.is_behind) driver_->cuStreamWaitEvent(stream.physical(), exec.behind, 0);
   Stream* const last = exec.last.load(std::memory_order_relaxed);
   if (last == nullptr || last == &stream) return;
-  if (exec.behind == nullptr &&
-      driver_->cuEventCreate(&exec.behind, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
-    exec.behind = nullptr;
-    return;
-  }
-  if (driver_->cuEventRecord(exec.behind, last->physical()) == CUDA_SUCCESS)
-    driver_->cuStreamWaitEvent(stream.physical(), exec.behind, 0);
+  if (record_behind(exec, *last)) driver_->cuStreamWaitEvent(stream.physical(), exec.behind, 0);
 }
 
 // `is_needed`: also if the last one was made a moment ago.

@@ -67,9 +67,9 @@ bool can_be_copied(CUgraphNodeType type) {
 
 // A graph within the graph, one behind a condition, or a kind that came later.
 bool has_kernels_within(CUgraphNodeType type) {
-  constexpr unsigned kMemoryFree = 11, kBatchMemoryOperation = 12;
-  return type == CU_GRAPH_NODE_TYPE_GRAPH || (static_cast<unsigned>(type) > kMemoryFree &&
-                                              static_cast<unsigned>(type) != kBatchMemoryOperation);
+  constexpr unsigned kMemoryFree = 11;
+  return type == CU_GRAPH_NODE_TYPE_GRAPH ||
+         (static_cast<unsigned>(type) > kMemoryFree && type != CU_GRAPH_NODE_TYPE_BATCH_MEM_OP);
 }
 
 // --- attributes ---------------------------------------------------------------------------------

@@ -9,6 +9,7 @@
 
 #include "intercept/shim/driver/lookup.h"
 #include "intercept/shim/link/gate.h"
+#include "intercept/shim/link/hash.h"
 #include "intercept/shim/link/quiet.h"
 
 namespace gpushare::shim {
@@ -81,8 +82,7 @@ void Progress::copied(CopyWay way, uint64_t bytes, bool waits, uint64_t stream) 
 }
 
 Progress::Recorded& Progress::place_of(CUevent event) {
-  const auto number = reinterpret_cast<uint64_t>(event) >> 4;
-  return events_[number * 0x9E3779B97F4A7C15 >> 54];
+  return events_[place_in_table<kEvents>(reinterpret_cast<uintptr_t>(event) >> 4)];
 }
 
 void Progress::recorded(CUevent event, uint64_t stream) {

@@ -31,12 +31,13 @@ void Streams::before_capture(Stream& stream) {
   Device& device = *stream.device;
   const Inside inside;
   const AllowedInCaptures allowed(*driver_);
+  const auto bring = [&](Stream& each) {
+    if (each.place.load(std::memory_order_relaxed) != capture_place(device)) move(each, true);
+  };
   if (captures_.load(std::memory_order_relaxed) != 0) {
     // Another thread captures: this stream alone goes where that one did, unless it is in a
     // capture.
-    if (!is_capturing(stream) &&
-        stream.place.load(std::memory_order_relaxed) != capture_place(device))
-      move(stream, true);
+    if (!is_capturing(stream)) bring(stream);
     return;
   }
   if (device.captures_at.load(std::memory_order_relaxed) == 0) {
@@ -44,10 +45,6 @@ void Streams::before_capture(Stream& stream) {
     uint32_t nowhere = 0;
     device.captures_at.compare_exchange_strong(nowhere, 1u + target_of(device));
   }
-  const Place place = capture_place(device);
-  const auto bring = [&](Stream& each) {
-    if (each.place.load(std::memory_order_relaxed) != place) move(each, true);
-  };
   bring(stream);
   for (Stream* each = all_.load(std::memory_order_acquire); each != nullptr; each = each->next)
     if (each->device == &device &&

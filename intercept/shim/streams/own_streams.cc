@@ -85,23 +85,20 @@ Stream* Streams::inherit(Device& device) {
 
 // REQUIRES: the device's lock is held.
 bool Streams::take_over(Stream& stream) {
-  uint32_t before = stream.owner.load(std::memory_order_relaxed), nobody = 0;
-  if (is_alive(before) ||
-      !stream.users.compare_exchange_strong(nobody, Stream::kMoving, std::memory_order_seq_cst))
+  uint32_t before = stream.owner.load(std::memory_order_relaxed);
+  if (is_alive(before)) return false;
+  const Alone alone(stream);
+  if (!alone.is_alone() || stream.began_capture.load(std::memory_order_relaxed) ||
+      stream.is_leaving.load(std::memory_order_acquire) || !is_at_rest(stream) ||
+      !stream.owner.compare_exchange_strong(before, thread_id()))
     return false;
-  const bool is_free = !stream.began_capture.load(std::memory_order_relaxed) &&
-                       !stream.is_leaving.load(std::memory_order_acquire) && is_at_rest(stream) &&
-                       stream.owner.compare_exchange_strong(before, thread_id());
-  if (is_free) {
-    // This thread's stream at home is another one than its predecessor's.
-    stream.legacy_operations.store(kWaitsForLegacy, std::memory_order_release);
-    stream.is_unmarked.store(false, std::memory_order_relaxed);
-    for (int i = 1; i <= Partitions::kMost; ++i)
-      if (const CUstream there = stream.at[i].load(std::memory_order_relaxed))
-        driver_->cuStreamCopyAttributes(there, GS_CU_STREAM_PER_THREAD);
-  }
-  stream.users.fetch_sub(Stream::kMoving, std::memory_order_release);
-  return is_free;
+  // This thread's stream at home is another one than its predecessor's.
+  stream.legacy_operations.store(kWaitsForLegacy, std::memory_order_release);
+  stream.is_unmarked.store(false, std::memory_order_relaxed);
+  for (int i = 1; i <= Partitions::kMost; ++i)
+    if (const CUstream there = stream.at[i].load(std::memory_order_relaxed))
+      driver_->cuStreamCopyAttributes(there, GS_CU_STREAM_PER_THREAD);
+  return true;
 }
 
 }  // namespace gpushare::shim

@@ -12,11 +12,11 @@
 #pragma once
 
 #include <atomic>
-#include <bit>
 #include <cstdint>
 
 #include "intercept/shim/driver/kinds.h"
 #include "intercept/shim/link/attach.h"
+#include "intercept/shim/link/hash.h"
 #include "intercept/shim/streams/device.h"
 
 namespace gpushare::shim {
@@ -205,10 +205,8 @@ class Streams {
     Stream stream;
   };
 
-  // By the high bits of a product, which depend on all bits of the address.
   static uint32_t place_of(CUstream handle) {
-    return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(handle) * 0x9E3779B97F4A7C15 >>
-                                 (64 - std::countr_zero(kTableSize)));
+    return place_in_table<kTableSize>(reinterpret_cast<uintptr_t>(handle));
   }
   // streams.cc
   static Streams* make();

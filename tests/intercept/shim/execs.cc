@@ -142,19 +142,15 @@ class Mixer {
         : to(mixer.buffers_[which % 2]),
           from(mixer.buffers_[(which + 1) % 2]),
           words(mixer.words_),
-          shift(by) {
-      parameters.func = mixer.mix_;
-      parameters.gridDimX = mixer.shape_.blocks, parameters.gridDimY = parameters.gridDimZ = 1;
-      parameters.blockDimX = mixer.shape_.threads, parameters.blockDimY = parameters.blockDimZ = 1;
-      parameters.kernelParams = pointers;
-    }
+          shift(by),
+          parameters(kernel_node(mixer.mix_, mixer.shape_, pointers)) {}
     Kernel(const Kernel&) = delete;
     Kernel& operator=(const Kernel&) = delete;
 
     CUdeviceptr to, from;
     uint32_t words, shift;
     void* pointers[4] = {&to, &from, &words, &shift};
-    CUDA_KERNEL_NODE_PARAMS_v2 parameters{};
+    CUDA_KERNEL_NODE_PARAMS_v2 parameters;
   };
 
   uint32_t new_shift() { return static_cast<uint32_t>(random_.next() % words_); }

@@ -82,12 +82,7 @@ class Adder {
     expected_ += one.value();
   }
   CUDA_KERNEL_NODE_PARAMS_v2 node(Addition& one) const {
-    CUDA_KERNEL_NODE_PARAMS_v2 node{};
-    node.func = spin_;
-    node.gridDimX = kShape.blocks, node.gridDimY = node.gridDimZ = 1;
-    node.blockDimX = kShape.threads, node.blockDimY = node.blockDimZ = 1;
-    node.kernelParams = one.pointers;
-    return node;
+    return kernel_node(spin_, kShape, one.pointers);
   }
   void expect(uint32_t more) { expected_ += more; }
   uint32_t expected() const { return expected_; }

@@ -100,4 +100,13 @@ uint32_t GpuSession::read_u32(CUdeviceptr from) const {
   return value;
 }
 
+CUDA_KERNEL_NODE_PARAMS_v2 kernel_node(CUfunction kernel, LaunchShape shape, void** pointers) {
+  CUDA_KERNEL_NODE_PARAMS_v2 node{};
+  node.func = kernel;
+  node.gridDimX = shape.blocks, node.gridDimY = node.gridDimZ = 1;
+  node.blockDimX = shape.threads, node.blockDimY = node.blockDimZ = 1;
+  node.kernelParams = pointers;
+  return node;
+}
+
 }  // namespace gpushare::workloads

@@ -73,4 +73,8 @@ void launch(CUfunction kernel, LaunchShape shape, CUstream stream, Parameters...
   check(try_launch(kernel, shape, stream, parameters...), "cuLaunchKernel");
 }
 
+// A node of a graph that launches a kernel. `pointers` point to its parameters, as for
+// cuLaunchKernel.
+CUDA_KERNEL_NODE_PARAMS_v2 kernel_node(CUfunction kernel, LaunchShape shape, void** pointers);
+
 }  // namespace gpushare::workloads
