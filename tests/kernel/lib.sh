@@ -26,10 +26,10 @@ holds() { # COMMAND...: does it succeed? The command may also end in fail()
 # progress TEXT is shown while a long test runs. figure NAME NUMBER is kept in test.log.
 progress() { echo "progress: $*" >/dev/ttyS1; }
 figure() { echo "figure: $*" >/dev/ttyS1; }
-# wait_for SECONDS COMMAND...: waits until the command succeeds, by the guest's time. $slow says how much
-# slower than usual this kernel is.
+# wait_for SECONDS COMMAND...: waits until the command succeeds, by the guest's time. SECONDS is ample on a
+# quiet machine; a busy one has four times as long. $slow says how much slower than usual this kernel is.
 wait_for() {
-  local tries=$(($1 * 10 * ${slow:-1}))
+  local tries=$(($1 * 4 * 10 * ${slow:-1}))
   shift
   until "$@" >/dev/null 2>&1; do
     tries=$((tries - 1))
@@ -109,6 +109,17 @@ tenant() { # NAME PID...: makes the tenant and attaches the processes
   echo "$name" >$tree/create
   shift
   for pid in "$@"; do echo "$pid" >"$tree/tenants/$name/procs"; done
+}
+# client_of TENANT WORD...: starts a client that opens the driver, then is put into the tenant, and then does the
+# rest.
+client_of() {
+  local name=$1 go
+  shift
+  go=$(mktemp -u /tmp/entered.XXXXXX)
+  client open echo=opened "until=$go" "$@"
+  wait_for 10 grep -q opened "/tmp/client.$started"
+  echo "$started" >"$tree/tenants/$name/procs"
+  : >"$go"
 }
 # run_in TENANT WORD...: runs rm_client as a process of the tenant.
 run_in() {
@@ -192,7 +203,16 @@ true_share() { # PID SECONDS
   sleep "$2"
   echo "$before $(ran_and_now "$1")" | awk '{ print 100 * ($3 - $1) / ($4 - $2) }'
 }
-has_true_share() { between "$2" "$3" "$(true_share "$1" 0.5)" "true share"; }
+# has_true_share PID LOW HIGH [SECONDS]: in one of eight spells of so long (half a second), because the machine may
+# stand still in some, and the agent, or the stand-in, is late then.
+has_true_share() {
+  local share=none _
+  for _ in 1 2 3 4 5 6 7 8; do
+    share=$(true_share "$1" "${4:-0.5}")
+    ! holds between "$2" "$3" "$share" "true share" || return 0
+  done
+  fail "the true share: want $2 to $3 in one of eight spells, got '$share' in the last"
+}
 
 # --- running ------------------------------------------------------------------------------------
 now_ms() { awk '{ printf "%d", $1 * 1000 }' /proc/uptime; }

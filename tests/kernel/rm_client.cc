@@ -20,9 +20,9 @@
 //   foreign-slice=PID  sets the slice of another process's group, through its own file
 //   foreign-dup=PID    a second name for the newest memory of a process that got the same words, so
 //                that the handle is that of the own newest; it becomes the newest here
-//   page-goes=MS  puts the argument of the foreign-dup that follows on a page that goes MS after
-//   the
-//                call began, and comes back when there is a file /tmp/page
+//   page-goes    puts the argument of the foreign-dup that follows on a page that goes when there
+//   is
+//                a file /tmp/goes, of which it says "gone", and comes back when there is /tmp/page
 //   alloc-for=MS  lets a thread allocate 1 MiB, which the driver keeps for MS; does not wait for it
 //   foreign-alloc-for=PID  lets a thread do foreign-alloc, whose refusal takes 1.5 s to come back
 //   foreign-alloc=PID  asks for 1 MiB of video memory below another process's client
@@ -157,7 +157,7 @@ void carry_out(Context& context, std::string_view word) {
   if (verb == "foreign-slice") return report(word, context.foreign_slice(static_cast<int>(number)));
   if (verb == "foreign-alloc") return report(word, context.foreign_alloc(static_cast<int>(number)));
   if (verb == "foreign-dup") return report(word, context.foreign_dup(static_cast<int>(number)));
-  if (verb == "page-goes") return context.let_page_go(number);
+  if (verb == "page-goes") return context.let_page_go();
   if (verb == "control") return report(word, context.any_control(static_cast<uint32_t>(number)));
   if (verb == "race")
     return (void)std::printf("race %llu\n", static_cast<unsigned long long>(context.race(number)));

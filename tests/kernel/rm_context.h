@@ -116,7 +116,7 @@ class Context {
 
   // rm_races.cc
   Answer foreign_dup(int pid);
-  void let_page_go(uint64_t ms) { page_goes_after_ms_ = ms; }
+  void let_page_go() { page_goes_ = true; }
   uint64_t race(uint64_t us);
   uint64_t race_slice(uint64_t us);
   void race_away(bool is_wrapped);
@@ -175,7 +175,7 @@ class Context {
   int fd_ = -1, gpu_fd_ = -1, uvm_fd_ = -1, carrier_ = -1;
   uint32_t client_ = 0, device_ = 0, subdevice_ = 0, group_ = 0, memory_ = 0;
   uint32_t next_ = kFirstHandle;
-  uint64_t page_goes_after_ms_ = 0;  // 0 means that it stays
+  bool page_goes_ = false;
   std::vector<uint32_t> channels_;
 };
 

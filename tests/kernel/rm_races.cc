@@ -30,17 +30,19 @@ class FleetingPage {
       die("no page that can go");
   }
   void* at() const { return at_; }
-  // What is written there stays for so long, and is there again once there is /tmp/page.
-  void go_after(uint64_t ms) {
+  // What is written there stays until there is /tmp/goes, and is there again once there is
+  // /tmp/page.
+  void go() {
     uffdio_register area{};
     area.range = {reinterpret_cast<uintptr_t>(at_), kBytes};
     area.mode = UFFDIO_REGISTER_MODE_MISSING;
     if (::ioctl(fd_, UFFDIO_REGISTER, &area) != 0) die("the page cannot go");
     std::memcpy(content_, at_, kBytes);
-    std::thread([this, ms] {
-      ::usleep(static_cast<useconds_t>(ms * 1000));
+    std::thread([this] {
+      await_file("/tmp/goes");
       ::madvise(at_, kBytes, MADV_DONTNEED);
-      while (::access("/tmp/page", F_OK) != 0) ::usleep(10'000);
+      std::printf("gone\n");
+      await_file("/tmp/page");
       uffdio_copy copy{};
       copy.dst = reinterpret_cast<uintptr_t>(at_);
       copy.src = reinterpret_cast<uintptr_t>(content_);
@@ -51,6 +53,9 @@ class FleetingPage {
 
  private:
   static constexpr size_t kBytes = 4096;
+  static void await_file(const char* path) {
+    while (::access(path, F_OK) != 0) ::usleep(10'000);
+  }
   static void* map() {
     return ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   }
@@ -114,7 +119,7 @@ Answer Context::foreign_dup(int pid) {
   argument.h_object = next_++;
   argument.h_client_src = group_of(pid).client;
   argument.h_object_src = memory_;
-  if (page_goes_after_ms_ > 0) page.go_after(page_goes_after_ms_);
+  if (page_goes_) page.go();
   const Answer answer = call(fd_, GS_NV_ESC_RM_DUP_OBJECT, argument);
   memory_ = argument.h_object;
   return answer;

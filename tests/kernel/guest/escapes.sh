@@ -14,8 +14,7 @@ is_in() { grep -qx "$1" "$tree/tenants/$2/procs"; } # PID TENANT
 
 test_AClientOnALinkedControlFileIsNotMade() {
   tenant linked
-  client open sleep=300 linked=64 linked=64 echo=done wait
-  echo "$started" >$tree/tenants/linked/procs
+  client_of linked linked=64 linked=64 echo=done wait
   wait_for 5 grep -q done "/tmp/client.$started"
   counts_what_the_driver_gave linked
   equal 0x1b "$(answer_of "$started" linked=64)" status
@@ -50,12 +49,11 @@ test_ASecondNameSchedulesNoGroupAgain() {
 }
 
 test_WhatIsLeftOpenStaysCountedAndIsNotReportedAsClosed() {
-  start /tmp/door door register echo=there until=/tmp/look events until=/tmp/look-again events wait
   rm -f /tmp/look /tmp/look-again
+  start /tmp/door door register echo=there until=/tmp/look events until=/tmp/look-again events wait
   wait_for 5 grep -q there /tmp/door
   tenant outlived
-  client open sleep=300 alloc=48 leave-open
-  echo "$started" >$tree/tenants/outlived/procs
+  client_of outlived alloc=48 leave-open
   wait_for 5 is_gone "$started"
   equal $((48 << 20)) "$(video_memory_used)" "video memory"
   counts_what_the_driver_gave outlived
@@ -114,10 +112,12 @@ test_AChildThatIsAttachedInTheInstantOfItsForkIsInOneTenant() {
   insmod /test/forks.ko holds_forks=1
   tenant from
   tenant into
-  client sleep=300 leave-open
+  rm -f /tmp/go
+  client until=/tmp/go leave-open
   parent=$started
   taskset -p 2 "$parent" >/dev/null
   echo "$parent" >$tree/tenants/from/procs
+  : >/tmp/go
   child=$(attach_child_of "$parent" $tree/tenants/into/procs)
   wait_for 15 is_gone "$parent"
   is_in "$child" into || fail "it is not where it was put"
@@ -222,8 +222,7 @@ test_ADrainForgetsNothing() {
   tenant kept
   echo 64M >$tree/tenants/kept/memory_max
   rm -f /tmp/go
-  client open sleep=300 alloc=48 echo=done until=/tmp/go alloc=32 schedule-dup echo=after wait
-  echo "$started" >$tree/tenants/kept/procs
+  client_of kept alloc=48 echo=done until=/tmp/go alloc=32 schedule-dup echo=after wait
   wait_for 5 grep -q done "/tmp/client.$started"
   echo 1 >$tree/drain
   equal drained "$(cat $tree/driver)" driver
@@ -280,8 +279,7 @@ kept_by_uvm() { # TENANT WORD...: starts a client of the tenant that does these 
   rm -f /tmp/go*
   [ -e /sys/module/nvidia_uvm ] || insmod /test/nvidia-uvm.ko
   tenant "$name"
-  client open sleep=300 "$@" echo=done wait
-  echo "$started" >$tree/tenants/$name/procs
+  client_of $name "$@" echo=done wait
 }
 holds_mib() { # TENANT MIB: what the driver has given, and what is counted
   equal $(($2 << 20)) "$(video_memory_used)" "video memory"
@@ -334,9 +332,8 @@ test_MemoryInAFileStaysCounted() {
   tenant carrier
   for place in 0 3; do
     rm -f /tmp/go*
-    client open sleep=300 alloc=48 export=$place free echo=freed until=/tmp/go1 import=$place unexport echo=imported \
+    client_of carrier alloc=48 export=$place free echo=freed until=/tmp/go1 import=$place unexport echo=imported \
       until=/tmp/go2 free echo=done wait
-    echo "$started" >$tree/tenants/carrier/procs
     wait_for 5 grep -q freed "/tmp/client.$started"
     equal "0x0 0x0" "$(answer_of "$started" export=$place) $(answer_of "$started" free)" "by place $place"
     holds_mib carrier 48
@@ -350,8 +347,7 @@ test_MemoryInAFileStaysCounted() {
     end "$started"
   done
   rm -f /tmp/go*
-  client open sleep=300 alloc=16 export=1 free alloc=8 export=1 free echo=again wait
-  echo "$started" >$tree/tenants/carrier/procs
+  client_of carrier alloc=16 export=1 free alloc=8 export=1 free echo=again wait
   wait_for 5 grep -q again "/tmp/client.$started"
   holds_mib carrier 8
   end "$started"
@@ -366,8 +362,7 @@ test_MemoryInAFileStaysCountedWhereTheCgroupIsFull() {
   mkdir $group
   rm -f /tmp/go*
   tenant tight
-  client open sleep=300 alloc=4 alloc=48 echo=ready until=/tmp/go1 export-many until=/tmp/go2 free echo=freed wait
-  echo "$started" >$tree/tenants/tight/procs
+  client_of tight alloc=4 alloc=48 echo=ready until=/tmp/go1 export-many until=/tmp/go2 free echo=freed wait
   wait_for 5 grep -q ready "/tmp/client.$started"
   echo -1000 >"/proc/$started/oom_score_adj" # it is not killed for that
   echo 1 >/proc/sys/kernel/printk            # of which the kernel tells at length
@@ -393,8 +388,7 @@ test_AFileThatIsSwappedInMidCallHidesNoMemory() {
   tenant swapped
   while [ $round -lt 20 ]; do
     rm -f /tmp/go*
-    client open sleep=100 alloc=4 export-raced free echo=done wait
-    echo "$started" >$tree/tenants/swapped/procs
+    client_of swapped alloc=4 export-raced free echo=done wait
     wait_for 5 grep -q done "/tmp/client.$started"
     equal 0x0 "$(answer_of "$started" export-raced)" status
     holds_mib swapped 4

@@ -72,8 +72,7 @@ test_MemoryMaxIsHeldByEveryWayToMemory() {
 
 test_AskingHowMuchMemoryThereIsTakesNone() {
   tenant asks
-  client open sleep=300 heap-size echo=done wait
-  echo "$started" >$tree/tenants/asks/procs
+  client_of asks heap-size echo=done wait
   wait_for 5 grep -q done "/tmp/client.$started"
   equal 0x0 "$(answer_of "$started" heap-size)" "the question"
   equal 0 "$(attribute asks memory_current)" memory_current
@@ -84,8 +83,7 @@ test_AskingHowMuchMemoryThereIsTakesNone() {
 test_MemoryIsCountedOverTheTenantsProcesses() {
   tenant pair
   echo 100M >$tree/tenants/pair/memory_max
-  client open sleep=300 alloc=60 echo=done wait
-  echo "$started" >$tree/tenants/pair/procs
+  client_of pair alloc=60 echo=done wait
   wait_for 5 grep -q done "/tmp/client.$started"
   equal $((60 << 20)) "$(attribute pair memory_current)" memory_current
   equal 0x51 "$(run_in pair open alloc=60 | awk '/alloc/ { print $2 }')" "the second one's 60 MiB"
@@ -101,8 +99,7 @@ test_MemoryComesBackByFreeAndByKill() {
   echo 64M >$tree/tenants/back/memory_max
   equal "alloc=64 0x0 free 0x0 alloc=64 0x0" \
     "$(echo $(run_in back open alloc=64 free alloc=64 | grep -v open))" "made, freed, made again"
-  client open sleep=300 alloc=64 echo=done wait
-  echo "$started" >$tree/tenants/back/procs
+  client_of back alloc=64 echo=done wait
   wait_for 5 grep -q done "/tmp/client.$started"
   equal $((64 << 20)) "$(attribute back memory_current)" memory_current
   kill -9 "$started"
@@ -120,11 +117,12 @@ test_ASecondNameKeepsMemoryCounted() {
 
 test_ALimitBelowWhatIsHeldRefusesOnlyMore() {
   tenant late
-  client open sleep=300 alloc=64 echo=done sleep=$((1500 * ${slow:-1})) alloc=1 free alloc=1 wait
-  echo "$started" >$tree/tenants/late/procs
+  rm -f /tmp/go
+  client_of late alloc=64 echo=done until=/tmp/go alloc=1 free alloc=1 wait
   wait_for 5 grep -q done "/tmp/client.$started"
   echo 32M >$tree/tenants/late/memory_max
   equal $((64 << 20)) "$(attribute late memory_current)" memory_current
+  : >/tmp/go
   wait_for 5 grep -q 'alloc=1 0x51' "/tmp/client.$started"
   end "$started"
   echo late >$tree/remove
@@ -133,8 +131,7 @@ test_ALimitBelowWhatIsHeldRefusesOnlyMore() {
 test_AMovedProcessTakesItsMemoryAlong() {
   tenant from
   tenant to
-  client open sleep=300 alloc=16 echo=done wait
-  echo "$started" >$tree/tenants/from/procs
+  client_of from alloc=16 echo=done wait
   wait_for 5 grep -q done "/tmp/client.$started"
   echo "$started" >$tree/tenants/to/procs
   equal "0 $((16 << 20))" "$(attribute from memory_current) $(attribute to memory_current)" \
@@ -186,6 +183,7 @@ test_AControlThatIsSwappedForAHarmlessOneDisarmsNothing() { swaps_for_what_is_no
 test_ACallThatIsSwappedForOneWithoutRmDisarmsNothing() { swaps_for_what_is_not_watched race-away-wrapped; }
 
 is_in_the_driver() { grep -q msleep "/proc/$1/wchan"; } # PID: where the stand-in delays it
+waits_for_a_page() { grep -q handle_userfault "/proc/$1/wchan"; }
 # The stand-in waits before it reads the argument, as it would for a page that takes long to come.
 test_WhoNamesAnothersClientKeepsNobodyWaiting() {
   local victim
@@ -218,21 +216,24 @@ holds_only_the_duplicate() {
 # the stand-in. The other one is not kept waiting. When the page comes back the duplicate is made after all.
 duplicates_on_a_page_that_goes() { # DELAY
   local victim delay=/sys/module/nvidia/parameters/$1
-  rm -f /tmp/go /tmp/stall /tmp/page
+  rm -f /tmp/go /tmp/stall /tmp/goes /tmp/page
   echo 1 >/sys/module/nvidia/parameters/is_shared
   client open alloc=64 echo=ready until=/tmp/go alloc=8 echo=done wait
   victim=$started
   wait_for 10 grep -q ready "/tmp/client.$victim"
-  client open alloc=64 free echo=ready until=/tmp/stall page-goes=300 "foreign-dup=$victim" echo=answered wait
+  client open alloc=64 free echo=ready until=/tmp/stall page-goes "foreign-dup=$victim" echo=answered wait
   wait_for 10 grep -q ready "/tmp/client.$started"
-  echo 1000 >"$delay"
+  echo 20000 >"$delay"
   : >/tmp/stall
   wait_for 10 is_in_the_driver "$started"
+  : >/tmp/goes
+  wait_for 10 grep -q gone "/tmp/client.$started"
   echo 0 >"$delay"
+  echo "$started" >/sys/module/nvidia/parameters/delays_ended
+  wait_for 10 waits_for_a_page "$started"
   : >/tmp/go
   wait_for 5 grep -q done "/tmp/client.$victim"
   equal 0x0 "$(answer_of "$victim" alloc=8)" "memory of the one who was named"
-  sleep 1 # longer than the delay
   equal "" "$(grep answered "/tmp/client.$started" || true)" "the other's answer, without its page"
   : >/tmp/page
   wait_for 5 grep -q answered "/tmp/client.$started"
@@ -250,8 +251,7 @@ test_ADuplicateWhoseAnswerCannotBeWrittenYetKeepsNobodyWaiting() { duplicates_on
 race_for_size() { # WORD DELAY: a race of rm_client's, and the stand-in's delay that it needs
   tenant sizes
   echo 64M >$tree/tenants/sizes/memory_max
-  client open sleep=300 "$1" echo=done wait
-  echo "$started" >$tree/tenants/sizes/procs
+  client_of sizes "$1" echo=done wait
   echo 1 >"/sys/module/nvidia/parameters/$2"
   wait_for 10 grep -q done "/tmp/client.$started"
   echo 0 >"/sys/module/nvidia/parameters/$2"
@@ -330,8 +330,7 @@ test_AShortSizeOfTheParametersHidesNothing() {
 # The driver leaves the status in the argument, where the program has put success.
 test_WhatTheDriverDoesNotAnswerHasNotHappened() {
   tenant silent
-  client open sleep=300 alloc=16 free-gpu alloc-gpu=8 echo=done wait
-  echo "$started" >$tree/tenants/silent/procs
+  client_of silent alloc=16 free-gpu alloc-gpu=8 echo=done wait
   wait_for 5 grep -q done "/tmp/client.$started"
   equal errno=22 "$(answer_of "$started" free-gpu)" "a free on the wrong file"
   equal errno=22 "$(answer_of "$started" alloc-gpu=8)" "memory on the wrong file"
@@ -354,8 +353,7 @@ test_32BitProgramsAreHeldToo() {
 
 test_AProcessWithThousandsOfClientsIsCountedAndForgotten() {
   tenant many
-  client open sleep=300 many=2000 wait
-  echo "$started" >$tree/tenants/many/procs
+  client_of many many=2000 wait
   wait_for 60 grep -q many= "/tmp/client.$started"
   equal 0x0 "$(answer_of "$started" many=2000)" "the last one's memory"
   equal $((2000 << 16)) "$(attribute many memory_current)" memory_current

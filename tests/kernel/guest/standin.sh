@@ -15,7 +15,7 @@ test_AFreezeIsCountedAndOutlivesWhoAsked() {
 
 test_AFrozenProcessUsesNoGpuTime() {
   busy_client
-  between 95 100 "$(true_share "$started" 0.3)" "share of one that is alone"
+  has_true_share "$started" 95 100 0.3
   rm_client open freeze="$started"
   equal 0 "$(true_share "$started" 0.3)" "share while frozen"
 }
@@ -25,7 +25,7 @@ test_GroupsShareByTheirSlices() {
   busy_client && one=$started
   busy_client slice=6144
   # That is 2048 of 2048 + 6144 + two switches of 80 us.
-  between 22 27 "$(true_share "$one" 0.8)" "the shorter slice's share"
+  has_true_share "$one" 22 27 0.8
 }
 
 test_AGroupIsKnownOnlyThroughItsOwnersFile() {

@@ -89,10 +89,10 @@ test_ACapOfOneGpuByItsUuidHolds() {
   wait_for 5 is_known "$started"
   echo "$uuid 30000 100000" >$tree/tenants/narrow/gpu_max
   equal "$uuid 30000 100000" "$(cat $tree/tenants/narrow/gpu_max)" gpu_max
-  wait_for 10 holds has_true_share "$started" 10 40
+  has_true_share "$started" 10 40
   echo "$uuid max" >$tree/tenants/narrow/gpu_max
   wait_for 5 is_thawed "$started"
-  wait_for 10 holds has_true_share "$started" 90 100
+  has_true_share "$started" 90 100
   echo narrow >$tree/remove
 }
 
@@ -153,9 +153,8 @@ test_ACapWrittenToSysfsHolds() {
   busy_client
   tenant capped "$started"
   echo "30000 100000" >$tree/tenants/capped/max
-  sleep 1
   # On a busy machine the agent thaws late, and freezes late what it then charges: without a cap it would be 100.
-  between 10 40 "$(true_share "$started" 4)" "the capped one's true share"
+  has_true_share "$started" 10 40 4
   wait_for 5 holds attribute_between capped throttled_us 100000 100000000
   wait_for 5 holds attribute_between capped freezes 3 100000
   echo capped >$tree/remove
@@ -167,8 +166,7 @@ test_ACapOfTheDefaultTenantHolds() {
   agent_up
   busy_client
   echo "20000 100000" >$tree/tenants/default/max
-  sleep 1
-  between 5 24 "$(true_share "$started" 4)" "the true share of a program in default"
+  has_true_share "$started" 5 24 4
   echo max >$tree/tenants/default/max
   wait_for 5 is_thawed "$started"
 }

@@ -39,6 +39,10 @@ static unsigned int answer_delay_ms;
 module_param(answer_delay_ms, uint, 0644);
 MODULE_PARM_DESC(answer_delay_ms, "Time before the answer is written, unless a signal comes (0)");
 
+static unsigned int delays_ended;
+module_param(delays_ended, uint, 0644);
+MODULE_PARM_DESC(delays_ended, "Another number ends those two delays of the calls in the driver (0)");
+
 bool sn_is_shared;
 module_param_named(is_shared, sn_is_shared, bool, 0644);
 MODULE_PARM_DESC(is_shared, "All memory was shared with every process, for duplicates (0)");
@@ -212,6 +216,16 @@ noinline notrace u32 rm_ioctl(void *stack, void *gpu, struct sn_file *file, u32 
 	return err ? GS_NV_ERR_INVALID_ARGUMENT : GS_NV_OK;
 }
 
+static void sleep_in_call(unsigned int ms)
+{
+	const unsigned long end = jiffies + msecs_to_jiffies(ms);
+	const unsigned int before = READ_ONCE(delays_ended);
+
+	while (time_before(jiffies, end) && READ_ONCE(delays_ended) == before)
+		if (msleep_interruptible(min(ms, 10U)))
+			return;
+}
+
 static long do_ioctl(struct sn_file *file, u32 nr, u32 size, void __user *user)
 {
 	const struct sn_call *early =
@@ -221,8 +235,7 @@ static long do_ioctl(struct sn_file *file, u32 nr, u32 size, void __user *user)
 
 	if (size > ARGUMENT_MAX)
 		return -EINVAL;
-	if (delay_ms)
-		msleep_interruptible(delay_ms);
+	sleep_in_call(delay_ms);
 	arg = memdup_user(user, size);
 	if (IS_ERR(arg))
 		return PTR_ERR(arg);
@@ -230,8 +243,7 @@ static long do_ioctl(struct sn_file *file, u32 nr, u32 size, void __user *user)
 		ret = early->handle(file, arg);
 	else
 		ret = rm_ioctl(NULL, NULL, file, nr, arg, size) == GS_NV_OK ? 0 : -EINVAL;
-	if (answer_delay_ms)
-		msleep_interruptible(answer_delay_ms);
+	sleep_in_call(answer_delay_ms);
 	if (copy_to_user(user, arg, size))
 		ret = -EFAULT;
 	kfree(arg);
