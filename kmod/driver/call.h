@@ -12,6 +12,7 @@
 #include "driver/divert.h"
 #include "rm/rm_params.h"
 
+struct gs_buffering;
 struct gs_client;
 struct gs_file;
 struct gs_object;
@@ -27,7 +28,7 @@ struct gs_process;
  * @size: The size of its argument.
  * @user: The address of its argument in the caller's memory.
  * @rm: What it asks for.
- * @bytes: The copy that @rm was read from, and in the end the driver's answer.
+ * @bytes: The copy that @rm was read from, and in the end the driver's answer, but of an EXPORT.
  * @wanted: Which of its parameters matter, and are pinned.
  * @params: Their values, and in the end RM's answer.
  * @process: The caller, with a reference. This and the members up to @parent are the filter's.
@@ -42,6 +43,7 @@ struct gs_process;
  * @parent: The parent of @object, with a reference; NULL if it is not known.
  * @task: The caller's task. This and the members below are pin.c's.
  * @pin: The place in the table of calls in progress.
+ * @buffering: EXPORT: the names that RM takes; otherwise NULL.
  * @carried: A control that carries objects: memory for RM's whole answer; otherwise NULL.
  * @carrier: The file that RM has taken them from or put them into, with a reference, or NULL.
  * @is_pinned: RM was given @bytes for its argument.
@@ -69,6 +71,7 @@ struct gs_call {
 	struct gs_object *parent;
 	struct task_struct *task;
 	struct hlist_bl_node pin;
+	struct gs_buffering *buffering;
 	void *carried;
 	struct file *carrier;
 	bool is_pinned;
@@ -91,6 +94,7 @@ struct gs_answer {
 
 void gs_call_driver(struct gs_call *call, struct gs_answer *answer);
 long gs_call_driver_without_status(struct gs_call *call);
+long gs_call_driver_unpinned(struct gs_call *call);
 void gs_call_driver_at_once(struct gs_call *call, struct gs_answer *answer);
 
 /* Calls the driver's own function with what the caller gave, and returns what that returns. */

@@ -183,6 +183,22 @@ long gs_call_driver_without_status(struct gs_call *call)
 }
 
 /**
+ * gs_call_driver_unpinned() - Let the driver make a call that does not come by rm_ioctl.
+ * @call: A call of kind EXPORT. Nothing of it is pinned: driver/dma_buf.c watches it.
+ *
+ * Return: What the ioctl returns.
+ */
+long gs_call_driver_unpinned(struct gs_call *call)
+{
+	long ret;
+
+	gs_pin_begin(call);
+	ret = gs_call_original(call);
+	gs_pin_end(call);
+	return ret;
+}
+
+/**
  * gs_call_driver_at_once() - Do the same without waiting for a page of the caller's.
  * @call: See gs_call_driver().
  * @answer: Out: -EFAULT means that a page was missing when the driver was to read the argument, or,
@@ -257,11 +273,25 @@ notrace void gs_pin_copy_out(unsigned long to, unsigned long from, unsigned long
 	call->is_params_answer = true;
 }
 
-/*
- * Is a call barred that the filter has not seen? The agent's calls are not, because the filter lets
- * them pass; and no calls are while the module comes or goes.
+/**
+ * gs_pin_current() - Find what the current task has under way in the driver.
+ *
+ * It does not sleep, and may be called from probes.
+ *
+ * Return: The call, or NULL if the filter has not seen it.
  */
-static bool gs_pin_bars_unseen(void)
+struct gs_call *gs_pin_current(void)
+{
+	return gs_pin_of_current();
+}
+
+/**
+ * gs_pin_bars_unseen() - Is a call barred that the filter has not seen?
+ *
+ * Return: False for the agent's, because the filter lets them pass; and for all while the module
+ * comes or goes.
+ */
+bool gs_pin_bars_unseen(void)
 {
 	return smp_load_acquire(&gs_pin_is_barring) && /* pairs with gs_pin_bar() */
 	       module_is_live(THIS_MODULE) &&
@@ -293,7 +323,7 @@ static int gs_pin_enter(struct kprobe *probe, struct pt_regs *regs)
 	u32 nr = regs->cx, size = regs->r9, offset = 0;
 	enum gs_interest interest = gs_interest_in(nr, size, &offset);
 
-	if (interest == GS_INTEREST_NONE)
+	if (interest == GS_INTEREST_NONE || nr == RM_ESC_EXPORT_DMA_BUF) /* RM has not that. */
 		return 0;
 	if (interest == GS_INTEREST_SURE ||
 	    gs_word_is_of_interest(nr, *(const u32 *)(argument + offset)))

@@ -11,9 +11,13 @@
 
 #include <linux/types.h>
 
+struct gs_call;
+
 int gs_pin_attach(const char *driver, void (*on_miss)(void));
 void gs_pin_detach(void);
 bool gs_pin_is_armed(void);
 void gs_pin_bar(bool is_barring);
+struct gs_call *gs_pin_current(void);
+bool gs_pin_bars_unseen(void);
 
 #endif /* GPUSHARE_PIN_H */

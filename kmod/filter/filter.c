@@ -24,7 +24,7 @@ static int gs_call_read(struct gs_call *call)
 	case sizeof(struct rm_nvos00):
 		return gs_user_read(call->bytes, call->user, sizeof(struct rm_nvos00));
 	default:
-		return gs_user_read(call->bytes, call->user, call->size);
+		return gs_user_read(call->bytes, call->user, min_t(u32, call->size, RM_ARG_MAX));
 	}
 }
 
@@ -59,6 +59,8 @@ static long gs_filter_call(struct gs_call *call)
 		return gs_filter_free(call);
 	case RM_CALL_REGISTER:
 		return gs_filter_register(call);
+	case RM_CALL_EXPORT:
+		return gs_filter_dma_buf(call);
 	default: /* Memory that is not remembered is made as it was looked at. */
 		gs_call_driver(call, &answer);
 		return answer.ret;
@@ -99,6 +101,7 @@ static long gs_filter_inner(struct gs_call *call)
 	call->new_client = NULL;
 	call->object = NULL;
 	call->parent = NULL;
+	call->buffering = NULL;
 	call->carried = NULL;
 	return gs_filter_call(call);
 }

@@ -293,7 +293,7 @@ unlock:
 
 /**
  * gs_call_enter_in_order() - Begin with a call when it is its turn.
- * @call: A call of kind ALLOC, DUP or FREE, or a control that carries objects.
+ * @call: A call of kind ALLOC, DUP, FREE or EXPORT, or a control that carries objects.
  *
  * Return: 0, -ENOMEM, -EPERM if its file cannot speak for the client, or -EINTR if the caller was
  * killed meanwhile.
@@ -308,7 +308,7 @@ int gs_call_enter_in_order(struct gs_call *call)
 		err = gs_call_wait(call);
 	if (err)
 		goto put;
-	if (call->rm.kind != RM_CALL_FREE && call->rm.kind != RM_CALL_CONTROL)
+	if (call->rm.kind == RM_CALL_ALLOC || call->rm.kind == RM_CALL_DUP)
 		err = gs_call_prepare(call);
 	if (!err)
 		return 0;

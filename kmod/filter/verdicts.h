@@ -14,6 +14,7 @@ long gs_filter_dup(struct gs_call *call);
 long gs_filter_free(struct gs_call *call);
 long gs_filter_control(struct gs_call *call);
 long gs_filter_carry(struct gs_call *call);
+long gs_filter_dma_buf(struct gs_call *call);
 long gs_filter_register(struct gs_call *call);
 
 #endif /* GPUSHARE_VERDICTS_H */

@@ -17,12 +17,14 @@
 #include <linux/workqueue.h>
 
 #include "driver/divert.h"
+#include "driver/dma_buf.h"
 #include "driver/pin.h"
 #include "hook/entries.h"
 #include "hook/hook.h"
 #include "hook/parts.h"
 #include "hook/sites.h"
 #include "news/announce.h"
+#include "state/buffered.h"
 #include "state/client.h"
 #include "state/file.h"
 #include "state/kept.h"
@@ -56,6 +58,7 @@ static void gs_hook_forget(void)
 {
 	gs_clients_forget();
 	gs_kept_forget();
+	gs_buffered_forget();
 	gs_files_forget();
 }
 
@@ -108,6 +111,7 @@ static void gs_hook_attach(void)
 		return;
 	}
 	gs_part_attach(GS_PART_UVM);
+	gs_dma_buf_attach(GS_DRIVER);
 	gs_hook_filter(!gs_hook_is_draining());
 	gs_hook.state = GS_HOOKED;
 	pr_info("hooked %s\n", gs_hook.name);
@@ -129,6 +133,7 @@ static void gs_hook_detach(enum gs_hook_state state)
 		gs_files_see(false);
 		gs_hook_leave(gs_part_detach(GS_PART_UVM));
 		gs_hook_leave(gs_divert_detach());
+		gs_dma_buf_detach();
 		gs_pin_detach();
 		gs_hook_forget();
 	}

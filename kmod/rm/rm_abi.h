@@ -25,6 +25,7 @@
 #define RM_ESC_VID_HEAP_CONTROL 0x4A
 #define RM_ESC_REGISTER_FD 201 /* lets a file speak for the clients of a control file */
 #define RM_ESC_XFER 211        /* wraps another command, whose argument it points to */
+#define RM_ESC_EXPORT_DMA_BUF 217 /* puts memory into a DMA buffer; on a GPU's file */
 
 #define RM_OK 0x00u
 #define RM_ERR_INSUFFICIENT_PERMISSIONS 0x1Bu
@@ -148,6 +149,18 @@ struct rm_nvos32_tiled {
 
 struct rm_register_fd { /* RM_ESC_REGISTER_FD; it has no status */
 	__s32 fd;
+};
+
+/*
+ * RM_ESC_EXPORT_DMA_BUF, as far as it is read. Then come the handles, offsets and sizes of the
+ * objects, for which there are RM_EXPORT_DMA_BUF_MAX places, and the status, in the last eight
+ * bytes. What stands before the handles grew in 570.
+ */
+#define RM_EXPORT_DMA_BUF_MAX 128
+#define RM_EXPORT_DMA_BUF_BYTES_MIN 2600
+struct rm_export_dma_buf_head {
+	__s32 fd;
+	__u32 h_client, total, count;
 };
 
 struct rm_xfer {

@@ -20,7 +20,10 @@
 
 #include "rm_classes.h"
 
-/* The largest argument that is looked at. VID_HEAP_CONTROL's has 184 bytes in known releases. */
+/*
+ * How much of an argument is looked at. VID_HEAP_CONTROL's has 184 bytes in known releases. That of
+ * an EXPORT is longer; only its head is looked at.
+ */
 #define RM_ARG_MAX 256
 
 enum rm_call_kind {
@@ -30,6 +33,7 @@ enum rm_call_kind {
 	RM_CALL_DUP,
 	RM_CALL_CONTROL,
 	RM_CALL_REGISTER,
+	RM_CALL_EXPORT,
 };
 
 /**
@@ -43,6 +47,7 @@ enum rm_call_kind {
  * @source_client: DUP: the client of the original.
  * @source_object: DUP: the handle of the original.
  * @cmd: CONTROL: its number.
+ * @count: EXPORT: how many objects go into a DMA buffer, at most.
  * @fd: REGISTER: the descriptor of the file for whose clients the file of the call is to speak.
  * @p_params: ALLOC, CONTROL: the address of the parameters, 0 for none.
  * @params_size: Their size, as the caller says; 0 if the class decides.
@@ -57,7 +62,7 @@ struct rm_call {
 	enum rm_call_kind kind;
 	__u32 client, parent, object, class_id;
 	__u32 source_client, source_object;
-	__u32 cmd;
+	__u32 cmd, count;
 	__s32 fd;
 	__u32 params_size;
 	__u64 p_params;
@@ -93,6 +98,8 @@ static inline enum rm_call_kind rm_call_kind(__u32 nr, __u32 size)
 		return size == sizeof(struct rm_nvos02_fd) ? RM_CALL_ALLOC : RM_CALL_OTHER;
 	case RM_ESC_REGISTER_FD:
 		return size == sizeof(struct rm_register_fd) ? RM_CALL_REGISTER : RM_CALL_OTHER;
+	case RM_ESC_EXPORT_DMA_BUF:
+		return size >= RM_EXPORT_DMA_BUF_BYTES_MIN ? RM_CALL_EXPORT : RM_CALL_OTHER;
 	case RM_ESC_VID_HEAP_CONTROL:
 		return size >= sizeof(struct rm_nvos32_head) && size <= RM_ARG_MAX ? RM_CALL_ALLOC :
 										     RM_CALL_OTHER;
@@ -215,7 +222,7 @@ static inline void rm_parse_alloc(__u32 nr, __u32 size, const void *arg, struct 
  * rm_call_parse() - Read what a command asks for.
  * @nr: The number of a command whose kind is not RM_CALL_OTHER.
  * @size: The size of its argument.
- * @arg: The argument. Nothing is read behind its @size bytes.
+ * @arg: The argument, up to RM_ARG_MAX bytes of it. Nothing is read behind its @size bytes.
  * @call: Out: all members.
  */
 static inline void rm_call_parse(__u32 nr, __u32 size, const void *arg, struct rm_call *call)
@@ -263,6 +270,14 @@ static inline void rm_call_parse(__u32 nr, __u32 size, const void *arg, struct r
 	case RM_ESC_REGISTER_FD:
 		call->fd = ((const struct rm_register_fd *)arg)->fd;
 		break;
+	case RM_ESC_EXPORT_DMA_BUF: {
+		const struct rm_export_dma_buf_head *a = (const struct rm_export_dma_buf_head *)arg;
+
+		call->client = a->h_client;
+		call->count = a->count < RM_EXPORT_DMA_BUF_MAX ? a->count : RM_EXPORT_DMA_BUF_MAX;
+		call->status_offset = size - 8;
+		break;
+	}
 	case RM_ESC_VID_HEAP_CONTROL:
 		rm_parse_heap((const struct rm_nvos32_head *)arg, call);
 		break;

@@ -114,7 +114,8 @@
 	ROW(phase, PHASE, "PHASE", "auto, prefill, decode or none", "auto",                        \
 	    "what it does of a language model's work; auto is what each program shows")            \
 	ROW(gang, GANG, "BOOL", "auto, true or false", "auto",                                     \
-	    "its processes run on several GPUs in the same instants; auto is as [agent] gangs says")   \
+	    "its processes run on several GPUs in the same instants; "                             \
+	    "auto is as [agent] gangs says")                                                       \
 	ROW(sm_min, SM_MIN, "N", GPUSHARE_RANGE_TEXT(GPUSHARE_SM_MIN_MIN, GPUSHARE_SM_MIN_MAX),    \
 	    GPUSHARE_TEXT(GPUSHARE_SM_MIN_DEFAULT),                                                \
 	    "its smallest part of the SMs of a GPU that is shared spatially, in percent")          \

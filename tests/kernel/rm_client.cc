@@ -63,6 +63,16 @@
 //   import=PLACE makes an object of what is there, which becomes the newest memory
 //   export-raced the same, while another thread changes which file it is
 //   unexport     closes that file
+//   dma-buf      puts the newest memory into a DMA buffer
+//   foreign-dma-buf=PID  the same with that of another process that got the same words
+//   dma-buf-two  the newest two, by two calls
+//   dma-buf-half the newest, and one that is not there
+//   dma-buf-handle dma-buf-count dma-buf-client=PID
+//                the one before the newest, while another thread turns it into the newest, adds the
+//                newest, or names another process's client
+//   dma-buf-swapped  the newest, by a call that is not one at first, again and again until RM
+//                refuses it
+//   dma-buf-close  closes all these buffers
 //   leave-open   ends, and a child that does nothing keeps the files open
 //   short-lives=N  starts N processes, one after the other, each with threads that end in disorder,
 //                and prints the ids of all threads
@@ -138,6 +148,7 @@ void carry_out(Context& context, std::string_view word) {
   if (verb == "dup") return report(word, context.dup());
   if (verb == "heap-size") return report(word, context.heap_size());
   if (verb == "free") return report(word, context.free_memory());
+  if (verb == "free-two") return report(word, context.free_two());
   if (verb == "free-gpu") return report(word, context.free_memory_on_gpu());
   if (verb == "many") return report(word, context.make_many(number));
   if (verb == "compat") return (void)(is_compat = true);
@@ -188,6 +199,15 @@ void carry_out(Context& context, std::string_view word) {
   if (verb == "export-many") return report(word, context.export_many());
   if (verb == "export-raced") return report(word, context.export_raced());
   if (verb == "unexport") return context.close_carrier();
+  if (verb == "dma-buf") return report(word, context.dma_buf());
+  if (verb == "foreign-dma-buf")
+    return report(word, context.foreign_dma_buf(static_cast<int>(number)));
+  if (verb == "dma-buf-two") return report(word, context.dma_buf_of_two());
+  if (verb == "dma-buf-half") return report(word, context.dma_buf_half());
+  if (verb == "dma-buf-handle" || verb == "dma-buf-count" || verb == "dma-buf-client")
+    return report(word, context.dma_buf_raced(verb.substr(8), static_cast<int>(number)));
+  if (verb == "dma-buf-swapped") return report(word, context.dma_buf_swapped());
+  if (verb == "dma-buf-close") return context.close_dma_bufs();
   if (verb == "leave-open") return context.leave_open();
   if (verb == "short-lives") return context.short_lives(number);
   if (verb == "deep") return context.go_deep(text);

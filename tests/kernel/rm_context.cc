@@ -173,6 +173,11 @@ Answer Context::dup() {
 
 Answer Context::free_memory() { return free_object(memory_); }
 
+Answer Context::free_two() {
+  must(free_memory(), "free");
+  return free_object(memory_ - 1);
+}
+
 Answer Context::free_object(uint32_t handle) {
   gs_nvos00 argument{client_, device_, handle, 0};
   return call(fd_, GS_NV_ESC_RM_FREE, argument);

@@ -80,6 +80,7 @@ class Context {
   Answer heap_size();
   Answer dup();
   Answer free_memory();
+  Answer free_two();
   Answer free_object(uint32_t handle);
   Answer make_one(std::string_view kind, uint32_t& handle);
   Answer preempt() { return group_control(GS_CTRL_GROUP_PREEMPT, {1, 0, 0, 0, 0, 0, 0, 0}); }
@@ -114,6 +115,15 @@ class Context {
   void short_lives(uint64_t count);
   void go_deep(const std::string& cgroup);
 
+  // rm_dma_buf.cc
+  Answer dma_buf();
+  Answer foreign_dma_buf(int pid);
+  Answer dma_buf_of_two();
+  Answer dma_buf_half();
+  Answer dma_buf_raced(std::string_view how, int pid);
+  Answer dma_buf_swapped();
+  void close_dma_bufs();
+
   // rm_races.cc
   Answer foreign_dup(int pid);
   void let_page_go() { page_goes_ = true; }
@@ -128,6 +138,7 @@ class Context {
 
  private:
   gs_attach_ids all_gpus();
+  Answer export_dma_buf(dma_buf_export& argument);
   Answer make_memory(int fd, uint32_t client, uint32_t parent, uint32_t handle, uint64_t bytes) {
     gs_memory_params params{};
     params.size = bytes;
@@ -176,6 +187,7 @@ class Context {
   uint32_t client_ = 0, device_ = 0, subdevice_ = 0, group_ = 0, memory_ = 0;
   uint32_t next_ = kFirstHandle;
   bool page_goes_ = false;
+  std::vector<int> dma_bufs_;
   std::vector<uint32_t> channels_;
 };
 

@@ -399,6 +399,98 @@ test_AFileThatIsSwappedInMidCallHidesNoMemory() {
   echo swapped >$tree/remove
 }
 
+# A DMA buffer keeps what was put into it.
+holds_in_dma_buf() { # WORD MIB: by that word, beside 8 MIB more that are made when all else is freed
+  rm -f /tmp/go*
+  client_of buffers alloc=4 alloc=48 "$1" free-two alloc=8 echo=freed until=/tmp/go1 dma-buf-close echo=closed wait
+  wait_for 5 grep -q freed "/tmp/client.$started"
+  equal 0x0 "$(answer_of "$started" "$1")" "$1"
+  holds_mib buffers $(($2 + 8))
+  : >/tmp/go1
+  wait_for 5 grep -q closed "/tmp/client.$started"
+  wait_for 5 holds holds_mib buffers 8
+  end "$started"
+  wait_for 5 has_no_memory buffers
+}
+test_MemoryInADmaBufferStaysCounted() {
+  tenant buffers
+  holds_in_dma_buf dma-buf 48
+  holds_in_dma_buf dma-buf-two 52
+  holds_in_dma_buf dma-buf-handle 48 # what the driver took, whatever the module has read
+  echo 64M >$tree/tenants/buffers/memory_max
+  equal "0x0 0x51" "$(run_in buffers open alloc=48 dma-buf free alloc=32 |
+    awk '/dma-buf/ { kept = $2 } /alloc=32/ { print kept, $2 }')" "a buffer, and more than is left beside it"
+  wait_for 5 has_no_memory buffers
+  echo buffers >$tree/remove
+}
+
+test_ADmaBufferThatIsNotMadeKeepsNothing() {
+  tenant buffers
+  client_of buffers alloc=48 dma-buf-half echo=done wait
+  wait_for 5 grep -q done "/tmp/client.$started"
+  equal 0x33 "$(answer_of "$started" dma-buf-half)" "status"
+  holds_mib buffers 48
+  client_of buffers alloc=4 alloc=8 dma-buf-count free-two echo=done wait
+  wait_for 5 grep -q done "/tmp/client.$started"
+  equal 0x33 "$(answer_of "$started" dma-buf-count)" "more than the module was told of"
+  holds_mib buffers 48
+  end "$started"
+  killall -q -9 rm_client
+  wait_for 5 has_no_memory buffers
+  echo buffers >$tree/remove
+}
+
+# The buffer outlives the program, in a child that has its files.
+test_ADmaBufferThatOutlivesItsProgramStaysCounted() {
+  tenant buffers
+  client_of buffers alloc=48 dma-buf free leave-open
+  wait_for 5 is_gone "$started"
+  holds_mib buffers 48
+  killall -q -9 rm_client
+  wait_for 5 has_no_memory buffers
+  echo buffers >$tree/remove
+}
+
+# The driver takes the memory of whatever client is named.
+test_NobodyPutsAnothersMemoryIntoADmaBuffer() {
+  local victim
+  tenant victims
+  client_of victims alloc=4 alloc=8 echo=ready wait && victim=$started
+  wait_for 5 grep -q ready "/tmp/client.$victim"
+  equal 0x1b "$(rm_client open alloc=4 alloc=8 "foreign-dma-buf=$victim" | awk '/foreign/ { print $2 }')" named
+  equal 0x33 "$(rm_client open alloc=4 alloc=8 "dma-buf-client=$victim" | awk '/client/ { print $2 }')" \
+    "named in mid-call"
+  equal 0x33 "$(rm_client open alloc=4 dma-buf-swapped | awk '/swapped/ { print $2 }')" "a call that the module does not see"
+  end "$victim"
+  wait_for 5 has_no_memory victims
+  wait_for 5 has_no_memory default
+  echo victims >$tree/remove
+}
+
+# What was put there while the module looked away is not counted, and goes all the same.
+test_DmaBuffersComeAndGoWhileTheModuleIsDrainedOrGone() {
+  rm -f /tmp/go*
+  tenant buffers
+  client_of buffers alloc=24 dma-buf free alloc=8 echo=kept until=/tmp/go1 dma-buf-close echo=closed until=/tmp/go2 \
+    dma-buf free echo=unseen until=/tmp/go3 dma-buf-close echo=over wait
+  wait_for 5 grep -q kept "/tmp/client.$started"
+  holds_mib buffers 32
+  echo 1 >$tree/drain
+  : >/tmp/go1
+  wait_for 5 grep -q closed "/tmp/client.$started"
+  wait_for 5 holds holds_mib buffers 8
+  : >/tmp/go2
+  wait_for 5 grep -q unseen "/tmp/client.$started"
+  echo 0 >$tree/drain
+  equal $((8 << 20)) "$(video_memory_used)" "video memory"
+  unload_module
+  load_module
+  : >/tmp/go3
+  wait_for 5 grep -q over "/tmp/client.$started"
+  equal 0 "$(video_memory_used)" "video memory"
+  end "$started"
+}
+
 # What is older than the module is counted from the mapping on, on the first GPU.
 test_NamesOfUvmComeAndGoWhileTheModuleIsDrainedOrGone() {
   kept_by_uvm drained alloc=24 uvm-map free alloc=8 echo=freed until=/tmp/go1 uvm-unmap=0 echo=unmapped \

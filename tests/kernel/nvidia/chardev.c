@@ -181,6 +181,7 @@ static const struct sn_call {
 /* The real driver answers these itself, before it would enter RM (nv.c). */
 static const struct sn_call early_call_table[] = {
 	{GS_NV_ESC_CARD_INFO, 32 * sizeof(struct card_info), ON_CONTROL, card_info},
+	{DMA_BUF_ESC_EXPORT, sizeof(struct dma_buf_export), ON_GPU, sn_export_dma_buf},
 	{GS_NV_ESC_CHECK_VERSION_STR, sizeof(struct gs_nv_version), ON_CONTROL, check_version},
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What nvidia_uvm asks of nvidia: a name of its own for a program's memory, which keeps the memory
- * when the program frees it. The functions have the real driver's names and arguments; RM's own
- * handles for the names are small numbers here, and the least that is free is given.
+ * Names that RM has for a program's memory, which keep the memory when the program frees it. What
+ * nvidia_uvm asks for has the real driver's names and arguments. The handles are small numbers here,
+ * and the least that is free is given.
  */
 #include <linux/delay.h>
 #include <linux/module.h>
@@ -37,7 +37,7 @@ static void give_handle(struct sn_name *name)
 	list_add_tail(&name->in_names, &other->in_names);
 }
 
-static u32 name_memory(u32 client, u32 memory, u32 *handle, struct uvm_memory_info *info)
+u32 sn_name_memory(u32 client, u32 memory, u32 *handle, struct sn_memory **named)
 {
 	struct sn_object *object = sn_find(client, memory);
 	struct sn_name *name;
@@ -54,22 +54,41 @@ static u32 name_memory(u32 client, u32 memory, u32 *handle, struct uvm_memory_in
 	kref_get(&name->memory->refs);
 	give_handle(name);
 	*handle = name->handle;
-	info->is_system = !name->memory->gpu;
-	info->is_of_device = true;
-	info->page_size = 65536;
-	info->size = name->memory->bytes;
+	*named = name->memory;
+	return GS_NV_OK;
+}
+
+u32 sn_name_drop(u32 handle)
+{
+	struct sn_name *name, *found = NULL;
+
+	list_for_each_entry(name, &names, in_names)
+		if (name->handle == handle)
+			found = name;
+	if (!found)
+		return GS_NV_ERR_INVALID_OBJECT_HANDLE;
+	list_del(&found->in_names);
+	sn_memory_put(found->memory);
+	kfree(found);
 	return GS_NV_OK;
 }
 
 u32 nvUvmInterfaceDupMemory(void *device, u32 client, u32 memory, u32 *handle,
 			    struct uvm_memory_info *info)
 {
+	struct sn_memory *named;
 	u32 status;
 
 	if (name_delay_ms)
 		msleep_interruptible(name_delay_ms);
 	mutex_lock(&sn_lock);
-	status = name_memory(client, memory, handle, info);
+	status = sn_name_memory(client, memory, handle, &named);
+	if (!status) {
+		info->is_system = !named->gpu;
+		info->is_of_device = true;
+		info->page_size = 65536;
+		info->size = named->bytes;
+	}
 	mutex_unlock(&sn_lock);
 	return status;
 }
@@ -77,18 +96,11 @@ EXPORT_SYMBOL(nvUvmInterfaceDupMemory);
 
 u32 nvUvmInterfaceFreeDupedHandle(void *device, u32 handle)
 {
-	struct sn_name *name, *found = NULL;
+	u32 status;
 
 	mutex_lock(&sn_lock);
-	list_for_each_entry(name, &names, in_names)
-		if (name->handle == handle)
-			found = name;
-	if (found) {
-		list_del(&found->in_names);
-		sn_memory_put(found->memory);
-		kfree(found);
-	}
+	status = sn_name_drop(handle);
 	mutex_unlock(&sn_lock);
-	return found ? GS_NV_OK : GS_NV_ERR_INVALID_OBJECT_HANDLE;
+	return status;
 }
 EXPORT_SYMBOL(nvUvmInterfaceFreeDupedHandle);

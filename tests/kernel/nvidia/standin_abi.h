@@ -62,4 +62,21 @@ struct carry_import {
 	gs_u16 count, first;
 };
 
+/*
+ * The real driver's ioctl, on a GPU's file, by which memory goes into a DMA buffer (nv-ioctl.h, the
+ * releases from 570 on), which is made unless its descriptor is given.
+ */
+#define DMA_BUF_ESC_EXPORT 217
+#define DMA_BUF_EXPORT_MAX 128
+struct dma_buf_export {
+	gs_s32 fd;
+	gs_u32 client, total, count, index, pad0;
+	gs_u64 bytes;
+	gs_u8 mapping, may_map, pad1[2];
+	gs_u32 handles[DMA_BUF_EXPORT_MAX];
+	gs_u32 pad2;
+	gs_u64 offsets[DMA_BUF_EXPORT_MAX], sizes[DMA_BUF_EXPORT_MAX];
+	gs_u32 status, pad3;
+};
+
 #endif /* STANDIN_ABI_H */

@@ -26,8 +26,8 @@
 #include <thread>
 #include <vector>
 
-#include "intercept/nvrm/abi.h"
 #include "kmod/uapi/gpushare.h"
+#include "tests/kernel/nvidia/standin_abi.h"
 #include "tests/kernel/rm_device.h"
 
 namespace {
@@ -67,13 +67,14 @@ class Caller {
     reopen();
   }
   ~Caller() {
+    for (const int buffer : buffers_) ::close(buffer);
     ::close(fd_);
     ::close(gpu_);
   }
 
   void step() {
     calls->fetch_add(1, std::memory_order_relaxed);
-    switch (random_() % 13) {
+    switch (random_() % 14) {
       case 0:
         return random_() % 64 == 0 ? reopen() : make_client();
       case 1:
@@ -93,6 +94,8 @@ class Caller {
         return heap();
       case 11:
         return memory();
+      case 12:
+        return dma_buf();
       default:
         return noise();
     }
@@ -217,6 +220,22 @@ class Caller {
     argument.limit = random_() % (8 << 20);
     ::ioctl(gpu_, _IOC(3, 'F', GS_NV_ESC_RM_ALLOC_MEMORY, sizeof argument), &argument);
   }
+  void dma_buf() {  // on a GPU's file, too; some are added to one that there is
+    const size_t place = random_() % buffers_.size();
+    dma_buf_export argument{};
+    argument.fd = random_() % 4 ? -1 : buffers_[place];
+    argument.client = client();
+    argument.total = 1 + random_() % 4;
+    argument.count = 1 + random_() % argument.total;
+    argument.index = random_() % 4;
+    argument.bytes = 4096;
+    for (uint32_t i = 0; i < argument.count; ++i) argument.handles[i] = handle(random_);
+    const bool is_added = argument.fd >= 0;
+    ::ioctl(gpu_, _IOC(3, 'F', DMA_BUF_ESC_EXPORT, sizeof argument), &argument);
+    if (is_added || argument.fd < 0) return;
+    ::close(buffers_[place]);
+    buffers_[place] = argument.fd;
+  }
   void noise() {
     std::array<uint32_t, 64> argument;
     for (uint32_t& word : argument) word = random_() % 2 ? handle(random_) : random_();
@@ -234,6 +253,7 @@ class Caller {
   int gpu_;  // open, or the driver gives nobody a device
   int fd_ = -1;
   std::vector<uint32_t> clients_;
+  std::array<int, 4> buffers_{-1, -1, -1, -1};
 };
 
 void write_file(const std::string& path, const std::string& value) {
@@ -319,7 +339,12 @@ uint64_t used_memory() {
 bool counts_right(const std::vector<pid_t>& pids) {
   for (const pid_t pid : pids) ::kill(pid, SIGSTOP);
   for (const pid_t pid : pids) ::waitpid(pid, nullptr, WUNTRACED);
-  const uint64_t counted = counted_memory(), used = used_memory();
+  uint64_t counted = counted_memory(), used = used_memory();
+  // What a DMA buffer has held is given back a little after it was released.
+  for (int tries = 0; counted != used && tries < 1000; ++tries) {
+    ::usleep(1000);
+    counted = counted_memory(), used = used_memory();
+  }
   for (const pid_t pid : pids) ::kill(pid, SIGCONT);
   if (counted != used)
     std::printf("counted %llu, used %llu\n", static_cast<unsigned long long>(counted),

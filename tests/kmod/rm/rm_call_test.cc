@@ -225,6 +225,28 @@ TEST(KmodRmCall, ReadsWhichFileIsToBeSpokenFor) {
   EXPECT_EQ(parse(RM_ESC_REGISTER_FD, arg).fd, 7);
 }
 
+TEST(KmodRmCall, ReadsWhoseMemoryGoesIntoADmaBuffer) {
+  for (const uint32_t bytes : {2600u, 2608u}) {  // up to 565, and since 570
+    EXPECT_EQ(rm_call_kind(RM_ESC_EXPORT_DMA_BUF, bytes), RM_CALL_EXPORT);
+    alignas(8) unsigned char seen[RM_ARG_MAX] = {};  // no more of it is looked at
+    const rm_export_dma_buf_head head{.fd = -1, .h_client = 0xC1D00001, .total = 9, .count = 3};
+    std::memcpy(seen, &head, sizeof head);
+    rm_call call{};
+    rm_call_parse(RM_ESC_EXPORT_DMA_BUF, bytes, seen, &call);
+    EXPECT_EQ(call.client, 0xC1D00001);
+    EXPECT_EQ(call.count, 3);
+    EXPECT_EQ(call.status_offset, bytes - 8);
+  }
+  EXPECT_EQ(rm_call_kind(RM_ESC_EXPORT_DMA_BUF, 2599), RM_CALL_OTHER) << "the driver refuses it";
+}
+
+TEST(KmodRmCall, MakesReadyForNoMoreDmaBufferedObjectsThanTheDriverTakes) {
+  rm_export_dma_buf_head head{.fd = -1, .h_client = 1, .total = ~0u, .count = ~0u};
+  rm_call call{};
+  rm_call_parse(RM_ESC_EXPORT_DMA_BUF, 2608, &head, &call);
+  EXPECT_EQ(call.count, RM_EXPORT_DMA_BUF_MAX);
+}
+
 auto members(const rm_call& call) {
   return std::tuple(call.kind, call.client, call.parent, call.object, call.class_id,
                     call.source_client, call.source_object, call.cmd, call.fd, call.params_size,
