@@ -4,8 +4,8 @@
  * object it calls rm_dma_buf_dup_mem_handle(stack, gpu, client, own client, device, subdevice,
  * instance, memory, offset, size, name, ...) of RM, and rm_dma_buf_undup_mem_handle(stack, gpu, own
  * client, name) when the buffer is released or could not be made. These arguments are the same in
- * the releases 525 to 595. Only there it is known what goes into a buffer, because another thread of
- * the program can change the argument of the ioctl after the filter has looked at it.
+ * the releases 525 to 595. Only there it is known what goes into a buffer, because another thread
+ * of the program can change the argument of the ioctl after the filter has looked at it.
  *
  * RM takes the memory of any client that the argument names, whoever made it. The first probe lets
  * it take that of the client alone that the filter has found to be the caller's.

@@ -23,8 +23,8 @@
 #define RM_ESC_ALLOC 0x2B
 #define RM_ESC_DUP_OBJECT 0x34
 #define RM_ESC_VID_HEAP_CONTROL 0x4A
-#define RM_ESC_REGISTER_FD 201 /* lets a file speak for the clients of a control file */
-#define RM_ESC_XFER 211        /* wraps another command, whose argument it points to */
+#define RM_ESC_REGISTER_FD 201    /* lets a file speak for the clients of a control file */
+#define RM_ESC_XFER 211           /* wraps another command, whose argument it points to */
 #define RM_ESC_EXPORT_DMA_BUF 217 /* puts memory into a DMA buffer; on a GPU's file */
 
 #define RM_OK 0x00u

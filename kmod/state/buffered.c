@@ -11,8 +11,8 @@
 
 /*
  * The names by their handle. The lock of a list, a bit in its head, also protects who owns what is
- * in it. The probes take it. Until the kernel has optimized them they run like NMIs, but never where
- * a lock here is held.
+ * in it. The probes take it. Until the kernel has optimized them they run like NMIs, but never
+ * where a lock here is held.
  */
 static struct hlist_bl_head gs_buffered_names[1 << GS_BUFFERED_BITS];
 static LLIST_HEAD(gs_buffered_gone);

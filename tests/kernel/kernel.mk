@@ -5,8 +5,8 @@ ifeq ($(SAN),)
 # The headers of the newest kernel that can be booted. Without any the ring skips.
 kernel_build := $(lastword $(shell ls -dv /lib/modules/*-cloud-amd64/build 2>/dev/null))
 
-$(call program,bin/tests/rm_client,$(addprefix tests/kernel/rm_,client.cc context.cc cost.cc dma_buf.cc escapes.cc parallel.cc races.cc),,$(STATIC))
-$(call program,bin/tests/rm_fuzz,tests/kernel/rm_fuzz.cc,,$(STATIC))
+$(call program,bin/tests/rm_client,$(addprefix tests/kernel/rm/,client.cc context.cc cost.cc dma_buf.cc escapes.cc parallel.cc races.cc),,$(STATIC))
+$(call program,bin/tests/rm_fuzz,tests/kernel/rm/fuzz.cc,,$(STATIC))
 $(call program,bin/tests/door,tests/kernel/door.cc,,$(STATIC))
 $(call program,bin/tests/tsc_khz,tests/kernel/qemu/tsc_khz.cc,)
 $(call program,bin/tests/kmod_device,tests/kmod/guest/device_main.cc,,-lgtest -lgtest_main $(STATIC))
@@ -27,7 +27,7 @@ $(1): $(3) $(call parts,$(1),$(4) $(5))
 endef
 # $(call standin_rule,RING/FOLDER,HEADERS,FUNCTION): the stand-in driver, whose ioctl function is called
 # FUNCTION.
-standin_rule = $(eval $(1)/nvidia.ko: intercept/nvrm/abi.h)$(eval $(call kbuild_rule,$(1)/nvidia.ko,tests/kernel/nvidia,$(wildcard tests/kernel/nvidia/*),$(2),REPO=$(CURDIR) STANDIN_ENTRY=$(3)))
+standin_rule = $(eval $(1)/nvidia.ko: intercept/nvrm/abi.h)$(eval $(call kbuild_rule,$(1)/nvidia.ko,tests/kernel/nvidia,$(wildcard tests/kernel/nvidia/*.[ch] tests/kernel/nvidia/Kbuild tests/kernel/nvidia/*/*),$(2),REPO=$(CURDIR) STANDIN_ENTRY=$(3)))
 # $(call module_rule,FILE.ko,HEADERS): gpushare.ko. Where kmod.mk builds it for the same headers, it is that one.
 module_rule = $(if $(and $(realpath $(KDIR)),$(call same,$(realpath $(2)),$(realpath $(KDIR))),$(call same,$(kmod_flags),)),$(call module_copy_rule,$(1)),$(call kbuild_rule,$(1),kmod,$(kmod_sources),$(2)))
 define module_copy_rule

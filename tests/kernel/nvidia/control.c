@@ -4,7 +4,7 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
-#include "carry.h"
+#include "kept/carry.h"
 #include "standin.h"
 
 /* @object is of the row's class; @params is the caller's block, of the row's size. */

@@ -8,9 +8,9 @@
  *   object.c   clients and their objects by handle: made, freed, found
  *   alloc.c    what each class needs when it is made; memory and its accounting
  *   control.c  RM_CONTROL
- *   carry.c    memory in control files
- *   names.c    names that RM has for memory; uvm.c is nvidia_uvm, as drm.c is nvidia_drm
- *   dma_buf.c  memory in DMA buffers
+ *   kept/carry.c    memory in control files
+ *   kept/names.c    names that RM has for memory; uvm.c is nvidia_uvm, as drm.c is nvidia_drm
+ *   kept/dma_buf.c  memory in DMA buffers
  *   runlist.c  which group is on the GPU at what time; makes the switch records
  *   buffer.c   event buffers: the switch log as user space maps it
  *   report.c   /proc/nvidia-standin, for tests
@@ -174,14 +174,14 @@ int sn_rm_map(struct sn_file *file, void *arg);
 void sn_object_clear(struct sn_object *object); /* frees what the union points to */
 void sn_memory_put(struct sn_memory *memory);
 
-/* --- names.c ------------------------------------------------------------------------------- */
+/* --- kept/names.c -------------------------------------------------------------------------- */
 u32 sn_name_memory(u32 client, u32 memory, u32 *handle, struct sn_memory **named);
 u32 sn_name_drop(u32 handle);
 
-/* --- dma_buf.c: an ioctl handler; it comes without sn_lock ----------------------------------- */
+/* --- kept/dma_buf.c: an ioctl handler; it comes without sn_lock ------------------------------ */
 int sn_export_dma_buf(struct sn_file *file, void *arg); /* struct dma_buf_export */
 
-/* --- carry.c -------------------------------------------------------------------------------- */
+/* --- kept/carry.c --------------------------------------------------------------------------- */
 void sn_file_empty(struct sn_file *file);
 
 /* --- control.c ------------------------------------------------------------------------------ */

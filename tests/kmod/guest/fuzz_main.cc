@@ -28,7 +28,7 @@
 
 #include "kmod/uapi/gpushare.h"
 #include "tests/kernel/nvidia/standin_abi.h"
-#include "tests/kernel/rm_device.h"
+#include "tests/kernel/rm/device.h"
 
 namespace {
 

@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "tests/kernel/nvidia/standin_abi.h"
-#include "tests/kernel/rm_device.h"
+#include "tests/kernel/rm/device.h"
 
 namespace {
 

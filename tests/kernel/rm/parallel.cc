@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/kernel/rm_parallel.h"
+#include "tests/kernel/rm/parallel.h"
 
 #include <sched.h>
 #include <sys/mman.h>
@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/kernel/rm_context.h"
+#include "tests/kernel/rm/context.h"
 
 namespace gpushare {
 namespace {

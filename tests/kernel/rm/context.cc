@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/kernel/rm_context.h"
+#include "tests/kernel/rm/context.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/kernel/rm_cost.h"
+#include "tests/kernel/rm/cost.h"
 
 #include <fcntl.h>
 

@@ -68,7 +68,7 @@ Argument allocation(uint32_t client, uint32_t parent, uint32_t handle, uint32_t 
   return argument;
 }
 
-// The words of rm_client.cc say what the members of the same name do.
+// The words of client.cc say what the members of the same name do.
 class Context {
  public:
   void open_root();
@@ -95,7 +95,7 @@ class Context {
   Answer check_version();
   Answer read_clock();
 
-  // rm_escapes.cc
+  // escapes.cc
   Answer linked(uint64_t bytes);
   Answer linked_child(uint64_t bytes);
   Answer preemption_mode(uint32_t mode);
@@ -115,7 +115,7 @@ class Context {
   void short_lives(uint64_t count);
   void go_deep(const std::string& cgroup);
 
-  // rm_dma_buf.cc
+  // dma_buf.cc
   Answer dma_buf();
   Answer foreign_dma_buf(int pid);
   Answer dma_buf_of_two();
@@ -124,7 +124,7 @@ class Context {
   Answer dma_buf_swapped();
   void close_dma_bufs();
 
-  // rm_races.cc
+  // races.cc
   Answer foreign_dup(int pid);
   void let_page_go() { page_goes_ = true; }
   uint64_t race(uint64_t us);

@@ -7,7 +7,7 @@
 #include <linux/file.h>
 #include <linux/slab.h>
 
-#include "carry.h"
+#include "kept/carry.h"
 
 static u32 prepare(struct sn_file *file, u32 places)
 {

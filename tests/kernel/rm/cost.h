@@ -3,12 +3,12 @@
 
 #include <string_view>
 
-#include "tests/kernel/rm_context.h"
+#include "tests/kernel/rm/context.h"
 
 namespace gpushare {
 
 // Returns the time of one call in ns, the least of many. `kind` is that of cost=KIND in
-// rm_client.cc.
+// client.cc.
 double cost_ns(Context& context, std::string_view kind);
 
 }  // namespace gpushare

@@ -11,8 +11,8 @@
 #include <string>
 #include <thread>
 
-#include "tests/kernel/rm_changing.h"
-#include "tests/kernel/rm_context.h"
+#include "tests/kernel/rm/changing.h"
+#include "tests/kernel/rm/context.h"
 
 namespace gpushare {
 namespace {

@@ -7,7 +7,7 @@ namespace gpushare {
 
 // Makes and frees video memory from many callers at once, each with a context of its own, and
 // prints how long a call took. `how` is THREADS:CALLS of parallel= and parallel-processes= in
-// rm_client.cc.
+// client.cc.
 void parallel_calls(const std::string& how, bool are_processes);
 
 }  // namespace gpushare

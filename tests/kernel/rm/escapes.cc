@@ -15,7 +15,7 @@
 #include <thread>
 #include <utility>
 
-#include "tests/kernel/rm_context.h"
+#include "tests/kernel/rm/context.h"
 
 namespace gpushare {
 namespace {

@@ -15,8 +15,8 @@
 #include <thread>
 #include <type_traits>
 
-#include "tests/kernel/rm_changing.h"
-#include "tests/kernel/rm_context.h"
+#include "tests/kernel/rm/changing.h"
+#include "tests/kernel/rm/context.h"
 
 namespace gpushare {
 namespace {

@@ -100,9 +100,9 @@
 #include <string_view>
 #include <vector>
 
-#include "tests/kernel/rm_context.h"
-#include "tests/kernel/rm_cost.h"
-#include "tests/kernel/rm_parallel.h"
+#include "tests/kernel/rm/context.h"
+#include "tests/kernel/rm/cost.h"
+#include "tests/kernel/rm/parallel.h"
 
 namespace gpushare {
 namespace {
