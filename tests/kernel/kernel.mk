@@ -80,13 +80,15 @@ $(foreach name,$(other_kernels),$(eval $(call other_kernel_rules,$(name))))
 test-kernel: $(kernel_test) $(kernel_modules)  ## the module, the probe and the agent in kernels under QEMU
 	@$(kernel_test)
 
-.PHONY: test-kernel-debug test-kernel-real test-kernel-matrix test-kernel-cost
+.PHONY: test-kernel-debug test-kernel-real test-kernel-matrix test-kernel-starved test-kernel-cost
 test-kernel-cost: $(kernel_test)  ## what the module adds to a call of the driver, in instructions
 	@+tests/kernel/long.sh "$(MAKE)" $(O) cost
 test-kernel-debug:  ## the same in a kernel with KASAN, lockdep, kmemleak; then fuzzing and loading (1 hour)
 	@+tests/kernel/long.sh "$(MAKE)" $(O) debug
 test-kernel-real: $(kernel_test)  ## the module on NVIDIA's own open module, without a GPU
 	@+tests/kernel/long.sh "$(MAKE)" $(O) real
+test-kernel-starved: $(kernel_test)  ## the same while the guests are stopped at random, as on a busy machine
+	@+tests/kernel/long.sh "$(MAKE)" $(O) starved
 test-kernel-matrix: $(kernel_test)  ## the same in other kernels: 6.1-rt, 6.12, 6.14, 6.17, 7.0
 	@+tests/kernel/long.sh "$(MAKE)" $(O) matrix
 endif

@@ -7,6 +7,8 @@
 #   long.sh MAKE BUILD real      the module on NVIDIA's own open module, also in the debug kernel when
 #                                there is one
 #   long.sh MAKE BUILD matrix    the suites in the other kernels of the distribution
+#   long.sh MAKE BUILD starved   the suites while guests are stopped at random for up to five seconds, as on a
+#                                machine that is busy with other things; GPUSHARE_KERNEL_STARVED (3) times
 #   long.sh MAKE BUILD cost      what the module adds to a call, in instructions, and beside seven other callers
 # It fetches and builds kernels and sources below BUILD/kernel when they are first needed, and adds what was
 # counted to RESULTS/kernel_NAME.jsonl, by default in BUILD/bench. It ends with "N passed, N failed,
@@ -29,6 +31,17 @@ suites() { # ARGUMENT OF run.sh...: shows and keeps what it prints
 build_modules() { # KERNEL
   "$make" --no-print-directory -C "$root" O="$build" "kernel-$1" ||
     { echo "[  FAILED  ] kernel-$1.Builds (0 ms)" | tee -a "$results"; return 1; }
+}
+# Stops one guest after the other until it is ended.
+starve() {
+  local guest
+  while sleep "$((RANDOM % 3)).$((RANDOM % 10))"; do
+    guest=$(pgrep qemu-system | shuf -n 1)
+    [ -n "$guest" ] || continue
+    kill -STOP "$guest"
+    sleep "$((RANDOM % 5)).$((RANDOM % 10))"
+    kill -CONT "$guest"
+  done 2>/dev/null
 }
 # What the guests counted, as members of a JSON object, each after a comma.
 figures() { # FOLDER OF LOGS...
@@ -114,6 +127,19 @@ case $what in
     done
     count
     ;;
+  starved)
+    rounds=4 seconds=5
+    starve &
+    starver=$!
+    for round in $(seq "${GPUSHARE_KERNEL_STARVED:-3}"); do
+      say "round $round"
+      # shellcheck disable=SC2086 # words
+      suites "$build" fuzz $uncounted_suites
+    done
+    kill $starver
+    pkill -CONT qemu-system
+    count
+    ;;
   cost)
     rounds=1 seconds=1
     export GPUSHARE_KERNEL_CALLS=${GPUSHARE_KERNEL_CALLS:-1500}
@@ -123,7 +149,7 @@ case $what in
       "\"tenants\": 1000, \"times_by\": \"${GPUSHARE_KERNEL_ACCEL:-emulation}\"$(figures "$build/kernel/logs"/{cost,parallel})"
     ;;
   *)
-    echo "long.sh: debug, real, matrix or cost" >&2
+    echo "long.sh: debug, real, matrix, starved or cost" >&2
     exit 2
     ;;
 esac

@@ -10,7 +10,7 @@
 limits() {
   echo "other 1 1
 version 200 200
-control 200 200
+control 230 230
 alloc 1400 1720
 kept 1400 1730
 free 950 1230
