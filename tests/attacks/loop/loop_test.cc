@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs that try to stop the agent, or to keep it busy: it goes on step by step, and it goes on
-// serving others. How long a step of it took is read from its record in the control plane.
+// serving others. That it has made a step is read from its record in the control plane.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,8 +17,11 @@ using namespace std::chrono_literals;
 
 constexpr const char* kSpatial = "[gpu.0]\nsharing = 'spatial'\n";
 constexpr const char* kSeconds = "4";
-// Steps are at most 0.1 s apart; so long a machine that is busy with other work may hold one up.
-constexpr Nanos kLongestGap = 1s;
+// The agent is looked at so often. Its steps are at most 0.1 s apart, and a machine that is busy
+// with other work may hold one up for ten times as long. Looks are counted and not time, because a
+// machine that stands still keeps this program from looking as well.
+constexpr Nanos kBetweenLooks = 2ms;
+constexpr int kMostLooks = 1s / kBetweenLooks;
 
 class LoopAttackTest : public ::testing::Test {
  protected:
@@ -37,14 +40,13 @@ class LoopAttackTest : public ::testing::Test {
   long run(const std::string& attack) {
     const auto child = rig_.start_attack(attack, {kSeconds, ::geteuid() == 0 ? "12345" : "0"});
     uint64_t ticks = 0;
-    const MonotonicClock clock;
-    Time changed = clock.now();
+    int looks = 0;
     while (!child->has_ended()) {
       const uint64_t now = rig_.snapshot().agent.ticks;
-      if (now != std::exchange(ticks, now)) changed = clock.now();
-      longest_gap_ = std::max(longest_gap_, clock.now() - changed);
+      looks = now != std::exchange(ticks, now) ? 0 : looks + 1;
+      most_looks_ = std::max(most_looks_, looks);
       while_attacked();
-      std::this_thread::sleep_for(2ms);
+      std::this_thread::sleep_for(kBetweenLooks);
     }
     EXPECT_EQ(status_of(*child), 0);
     const std::string said = rig_.output(attack + ".log");
@@ -63,26 +65,26 @@ class LoopAttackTest : public ::testing::Test {
 
   SystemRig rig_{kSpatial};
   std::unique_ptr<Child> program_;
-  Nanos longest_gap_{};
+  int most_looks_ = 0;  // in a row that saw no step
 };
 
 TEST_F(LoopAttackTest, AFloodOfConnectionsToTheShimsSocket) {
   EXPECT_GT(run("connect_flood"), 1000);
-  EXPECT_LT(longest_gap_, kLongestGap);
+  EXPECT_LT(most_looks_, kMostLooks);
   EXPECT_LT(std::filesystem::file_size(rig_.folder + "/agent.log"), 200'000u);
   EXPECT_TRUE(rig_.answers(R"({"op":"hello"})", "\"ok\":true"));
 }
 
 TEST_F(LoopAttackTest, ClientsThatAskForeverAndNeverRead) {
   EXPECT_GT(run("control_hoard"), 100);
-  EXPECT_LT(longest_gap_, kLongestGap);
+  EXPECT_LT(most_looks_, kMostLooks);
   EXPECT_LT(peak_memory(), 128 * 1024) << "what the unit gives it";
   EXPECT_TRUE(rig_.answers(R"({"op":"hello"})", "\"ok\":true"));
 }
 
 TEST_F(LoopAttackTest, RequestsOf64KiB) {
   EXPECT_GT(run("control_large"), 100);
-  EXPECT_LT(longest_gap_, kLongestGap);
+  EXPECT_LT(most_looks_, kMostLooks);
   EXPECT_LT(peak_memory(), 128 * 1024);
 }
 
@@ -102,7 +104,7 @@ class SlowClientsTest : public LoopAttackTest {
 TEST_F(SlowClientsTest, SlowAndSilentClients) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can be two users";
   EXPECT_GT(run("control_slow"), 0);
-  EXPECT_LT(longest_gap_, kLongestGap);
+  EXPECT_LT(most_looks_, kMostLooks);
   EXPECT_GT(asked_, 3);
   EXPECT_EQ(answered_, asked_);
 }
