@@ -87,6 +87,15 @@ test_TheNamesThatUvmTakesGoThroughTheModule() {
   done
 }
 
+test_RmIsWatchedWhereMemoryGoesIntoDmaBuffers() {
+  local function
+  load_driver
+  load_module
+  for function in rm_dma_buf_dup_mem_handle rm_dma_buf_undup_mem_handle; do
+    grep -q "$function" /sys/kernel/debug/kprobes/list || fail "$function is not watched"
+  done
+}
+
 test_NothingComesOfNonsense() {
   load_driver
   load_module
