@@ -6,6 +6,7 @@
 #ifndef GPUSHARE_CALL_H
 #define GPUSHARE_CALL_H
 
+#include <linux/processor.h> /* list_bl.h wants it */
 #include <linux/list_bl.h>
 #include <linux/uaccess.h>
 

@@ -11,6 +11,7 @@
 #ifndef GPUSHARE_BUFFERED_H
 #define GPUSHARE_BUFFERED_H
 
+#include <linux/processor.h> /* list_bl.h wants it */
 #include <linux/list.h>
 #include <linux/list_bl.h>
 #include <linux/llist.h>

@@ -102,8 +102,9 @@ test_ChildrenOfAMemberAreMembersAndLeaveNothing() {
 
 # Others can name the child before the module has been told of it. The parent stands still on one
 # processor meanwhile, so this works on the other.
-attach_child_of() { # PID PROCS: waits for a child, puts it there, lets the fork go on, and prints the child
-  taskset 1 sh -c 'until child=$(grep -l "^PPid:.$1\$" /proc/[0-9]*/status 2>/dev/null | cut -d/ -f3) && [ -n "$child" ]; do
+attach_child_of() { # PID PROCS: lets the process fork, puts the child there, lets the fork go on, and prints the child
+  taskset 1 sh -c ': >/tmp/go
+    until child=$(grep -l "^PPid:.$1\$" /proc/[0-9]*/status 2>/dev/null | cut -d/ -f3) && [ -n "$child" ]; do
       kill -0 $1 || exit 1; done
     echo $child >$2; echo 0 >/sys/module/forks/parameters/holds_forks; echo $child' sh "$1" "$2"
 }
@@ -117,7 +118,6 @@ test_AChildThatIsAttachedInTheInstantOfItsForkIsInOneTenant() {
   parent=$started
   taskset -p 2 "$parent" >/dev/null
   echo "$parent" >$tree/tenants/from/procs
-  : >/tmp/go
   child=$(attach_child_of "$parent" $tree/tenants/into/procs)
   wait_for 15 is_gone "$parent"
   is_in "$child" into || fail "it is not where it was put"
