@@ -5,8 +5,8 @@
  * it, until the buffer is released, so each such name holds the memory's charge, as a duplicate
  * does.
  *
- * The names come and go below locks of RM's, where nothing may sleep (driver/dma_buf.c), so they
- * are made beforehand, and what they hold is let go of a little later.
+ * The names come and go where probes see them (driver/dma_buf.c), which may not sleep. So they are
+ * made beforehand, and what they hold is let go of a little later.
  */
 #ifndef GPUSHARE_BUFFERED_H
 #define GPUSHARE_BUFFERED_H
