@@ -107,7 +107,7 @@ void Graphs::on_updated(CUgraphExec handle, CUgraph graph) {
   exec->stale = ~uint32_t{0};
 }
 
-void Graphs::before_stream_end(Stream& stream) {
+void Graphs::forget_stream(Stream& stream) {
   const KeepErrno errno_of_the_program;
   for (Exec* exec = all_.load(std::memory_order_acquire); exec != nullptr; exec = exec->next) {
     // The launch of another one may wait for what the program does after this.

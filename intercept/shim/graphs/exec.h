@@ -33,7 +33,7 @@ struct Exec {
   bool is_examined;  // `captured` and `is_at_home` are known
   bool is_at_home;   // a kernel of `original`, or a graph within it, may be at home
   Place at;          // that of the latest launch
-  CUevent behind;    // behind the latest launch, where its stream was destroyed
+  CUevent behind;    // behind the latest launch, where its stream was forgotten
   bool is_behind;    // `behind` is to be asked
   uint32_t stale;    // bit n: the copy of the n-th place is older than `form`
   CUgraphExec copies[kPlaces];

@@ -59,8 +59,9 @@ class Graphs {
     else
       give_up(*exec);
   }
-  // Before the driver's call. What was launched in it may still run.
-  void before_stream_end(Stream& stream);
+  // Before the stream ends, or begins to capture: then it cannot be asked any more whether what was
+  // launched in it runs.
+  void forget_stream(Stream& stream);
 
   // --- launches.cc ---
 
@@ -89,6 +90,7 @@ class Graphs {
   void examine(Exec& exec, Device& device);
   void choose_place(Exec& exec, Stream& stream);
   bool is_free(Exec& exec, const Stream& stream);
+  bool may_run_behind(Exec& exec);
   bool make_copy(Exec& exec, Device& device, Partitions::Place place, bool is_needed);
   bool replace(Exec& exec, Partitions::Place place, CUgraph graph);
   void make_room(Exec& exec, Partitions::Place place);

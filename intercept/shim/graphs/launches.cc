@@ -55,13 +55,17 @@ void Graphs::examine(Exec& exec, Device& device) {
   if (!about.can_be_remade || !found.is_any) give_up(exec);
 }
 
+// Returns true if what was launched in a stream that was forgotten may run.
+bool Graphs::may_run_behind(Exec& exec) {
+  if (!exec.is_behind) return false;
+  const AllowedInCaptures allowed(*driver_);
+  exec.is_behind = driver_->cuEventQuery(exec.behind) != CUDA_SUCCESS;
+  return exec.is_behind;
+}
+
 // Returns true if a launch in `stream` cannot run beside the latest one.
 bool Graphs::is_free(Exec& exec, const Stream& stream) {
-  if (exec.is_behind) {
-    const AllowedInCaptures allowed(*driver_);
-    if (driver_->cuEventQuery(exec.behind) != CUDA_SUCCESS) return false;
-    exec.is_behind = false;
-  }
+  if (may_run_behind(exec)) return false;
   Stream* const last = exec.last.load(std::memory_order_relaxed);
   if (last == nullptr) return true;
   // A thread's own stream may be another thread's by now.
@@ -116,12 +120,16 @@ CUgraphExec Graphs::choose(Exec& exec, Stream* stream) {
 }
 
 // A copy that may run must be changed, but the driver did not do it: the original comes after it.
+// What is recorded in a stream that captures, or waited for there, would become part of its graph:
+// in `stream` the driver refuses the launch, and the last one was forgotten when it began, unless
+// it has joined the capture of another one.
 void Graphs::order_behind_last(Exec& exec, Stream& stream) {
-  if (Streams::get()->is_any_capturing()) return;
+  const Streams& streams = *Streams::get();
+  if (streams.is_capturing(stream)) return;
   const AllowedInCaptures allowed(*driver_);
   if (exec.is_behind) driver_->cuStreamWaitEvent(stream.physical(), exec.behind, 0);
   Stream* const last = exec.last.load(std::memory_order_relaxed);
-  if (last == nullptr || last == &stream) return;
+  if (last == nullptr || last == &stream || streams.is_capturing(*last)) return;
   if (record_behind(exec, *last)) driver_->cuStreamWaitEvent(stream.physical(), exec.behind, 0);
 }
 
@@ -208,7 +216,8 @@ bool Graphs::drop_place_of_all(Device& device, Place place) {
     if (exec->copies[place] == nullptr) continue;
     if (exec->at == place) {
       Stream* const last = exec->last.load(std::memory_order_relaxed);
-      if (exec->is_behind || (last != nullptr && !Streams::get()->is_empty(*last))) return false;
+      if (may_run_behind(*exec) || (last != nullptr && !Streams::get()->is_empty(*last)))
+        return false;
       exec->at = Exec::kNowhere;
     }
     driver_->cuGraphExecDestroy(exec->copies[place]);

@@ -275,11 +275,28 @@ struct Player {
       mixers.emplace_back(session, s, i + number * s.graphs, random);
   }
   void play(const Settings& s);
+  void play_while_capturing();
 
   Random random;
   Streams streams;
   std::deque<Mixer> mixers;
 };
+
+// Launches in other streams than the one that captures.
+void Player::play_while_capturing() {
+  const CUstream captures = streams.own();
+  CUgraph graph = nullptr;
+  check(cuStreamBeginCapture_v2(captures, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+        "cuStreamBeginCapture_v2");
+  for (uint64_t i = random.next() % 8; i > 0; --i) {
+    Mixer& mixer = mixers[random.next() % mixers.size()];
+    const CUstream stream = streams.own();
+    if (random.next() % 4 == 0) mixer.set_in_exec();
+    if (stream != captures) mixer.launch_in(stream);
+  }
+  check(cuStreamEndCapture(captures, &graph), "cuStreamEndCapture");
+  check(cuGraphDestroy(graph), "cuGraphDestroy");
+}
 
 void Player::play(const Settings& s) {
   for (Mixer& mixer : mixers) mixer.make(streams.own());
@@ -308,6 +325,9 @@ void Player::play(const Settings& s) {
           streams.wait();
         }
         mixer.make(streams.own());
+        break;
+      case 5:
+        play_while_capturing();
         break;
       default:
         mixer.launch_in(streams.any());
