@@ -97,6 +97,11 @@ class Mixer {
     check(cuGraphLaunch(exec_, stream), "cuGraphLaunch");
     model_.launch(in_exec_);
   }
+  // The stream captures, so the driver refuses.
+  void launch_in_capture(CUstream stream) const {
+    if (cuGraphLaunch(exec_, stream) != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+      die("a graph was launched in a stream that captures");
+  }
   // A kernel of the executable graph alone.
   void set_in_exec() {
     const size_t which = random_.next() % kMixes;
@@ -282,7 +287,7 @@ struct Player {
   std::deque<Mixer> mixers;
 };
 
-// Launches in other streams than the one that captures.
+// Launches in the stream that captures come to nothing, those in the others go on.
 void Player::play_while_capturing() {
   const CUstream captures = streams.own();
   CUgraph graph = nullptr;
@@ -292,7 +297,7 @@ void Player::play_while_capturing() {
     Mixer& mixer = mixers[random.next() % mixers.size()];
     const CUstream stream = streams.own();
     if (random.next() % 4 == 0) mixer.set_in_exec();
-    if (stream != captures) mixer.launch_in(stream);
+    stream == captures ? mixer.launch_in_capture(stream) : mixer.launch_in(stream);
   }
   check(cuStreamEndCapture(captures, &graph), "cuStreamEndCapture");
   check(cuGraphDestroy(graph), "cuGraphDestroy");
