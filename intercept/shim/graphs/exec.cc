@@ -116,19 +116,30 @@ void Graphs::forget_stream(Stream& stream) {
     const AllowedInCaptures allowed(*driver_);
     exec->last.store(nullptr, std::memory_order_relaxed);
     if (Streams::get()->is_empty(stream)) continue;
-    exec->is_behind = record_behind(*exec, stream);
-    // Nobody can ask whether its latest launch runs, so that it stays with what it launched.
-    if (!exec->is_behind) exec->last.store(&stream, std::memory_order_relaxed);
+    exec->is_behind = true;
+    // Without an event it stays with what it launched.
+    if (!record_behind(*exec, stream)) drop_behind(*exec);
   }
 }
 
+// What is recorded in a stream that captures would become part of its graph. The program may call
+// with any context, and an event must be of that of the stream.
 bool Graphs::record_behind(Exec& exec, const Stream& stream) {
+  const InContext in(*driver_, stream.device->primary.load(std::memory_order_relaxed));
+  if (!in.is_there() || Streams::get()->is_capturing(stream)) return false;
+  if (exec.behind_of != stream.device) drop_behind(exec);
+  exec.behind_of = stream.device;
   if (exec.behind == nullptr &&
       driver_->cuEventCreate(&exec.behind, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
     exec.behind = nullptr;
     return false;
   }
   return driver_->cuEventRecord(exec.behind, stream.physical()) == CUDA_SUCCESS;
+}
+
+void Graphs::drop_behind(Exec& exec) {
+  if (exec.behind != nullptr) driver_->cuEventDestroy_v2(exec.behind);
+  exec.behind = nullptr;
 }
 
 // The driver ends a launch that runs before it frees what is destroyed here.

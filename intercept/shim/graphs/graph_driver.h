@@ -20,6 +20,7 @@ struct GraphDriver {
   X(cuCtxPopCurrent_v2, (CUcontext*))                                                           \
   X(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode*))                                  \
   X(cuEventCreate, (CUevent*, unsigned))                                                        \
+  X(cuEventDestroy_v2, (CUevent))                                                               \
   X(cuEventQuery, (CUevent))                                                                    \
   X(cuEventRecord, (CUevent, CUstream))                                                         \
   X(cuStreamWaitEvent, (CUstream, CUevent, unsigned))                                           \

@@ -86,6 +86,7 @@ class Graphs {
   void give_up(Exec& exec);  // it stays where it was captured
   // Returns true if `exec.behind` now comes behind the work of that stream.
   bool record_behind(Exec& exec, const Stream& stream);
+  void drop_behind(Exec& exec);
   // launches.cc. REQUIRES: exec.lock is held.
   void examine(Exec& exec, Device& device);
   void choose_place(Exec& exec, Stream& stream);

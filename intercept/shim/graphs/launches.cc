@@ -57,7 +57,7 @@ void Graphs::examine(Exec& exec, Device& device) {
 
 // Returns true if what was launched in a stream that was forgotten may run.
 bool Graphs::may_run_behind(Exec& exec) {
-  if (!exec.is_behind) return false;
+  if (!exec.is_behind || exec.behind == nullptr) return exec.is_behind;
   const AllowedInCaptures allowed(*driver_);
   exec.is_behind = driver_->cuEventQuery(exec.behind) != CUDA_SUCCESS;
   return exec.is_behind;
@@ -120,16 +120,15 @@ CUgraphExec Graphs::choose(Exec& exec, Stream* stream) {
 }
 
 // A copy that may run must be changed, but the driver did not do it: the original comes after it.
-// What is recorded in a stream that captures, or waited for there, would become part of its graph:
-// in `stream` the driver refuses the launch, and the last one was forgotten when it began, unless
-// it has joined the capture of another one.
+// In a stream that captures the driver refuses the launch, and the last stream was forgotten when
+// it began to; if it has joined the capture of another one, nothing can be recorded in it.
 void Graphs::order_behind_last(Exec& exec, Stream& stream) {
-  const Streams& streams = *Streams::get();
-  if (streams.is_capturing(stream)) return;
+  if (Streams::get()->is_capturing(stream)) return;
   const AllowedInCaptures allowed(*driver_);
-  if (exec.is_behind) driver_->cuStreamWaitEvent(stream.physical(), exec.behind, 0);
+  if (exec.is_behind && exec.behind != nullptr)
+    driver_->cuStreamWaitEvent(stream.physical(), exec.behind, 0);
   Stream* const last = exec.last.load(std::memory_order_relaxed);
-  if (last == nullptr || last == &stream || streams.is_capturing(*last)) return;
+  if (last == nullptr || last == &stream) return;
   if (record_behind(exec, *last)) driver_->cuStreamWaitEvent(stream.physical(), exec.behind, 0);
 }
 
@@ -204,12 +203,17 @@ bool Graphs::drop_place_of_all(Device& device, Place place) {
       if (place == 0) continue;
       return false;
     }
+    // The event ends with the context, also that of a graph which was launched on another device.
+    if (place == 0 && exec->behind_of == &device) {
+      exec->behind = nullptr;
+      exec->behind_of = nullptr;
+      exec->is_behind = false;
+    }
     if (exec->device != &device) continue;
     if (place == 0) {
       give_up(*exec);
       exec->last.store(nullptr, std::memory_order_relaxed);
-      exec->behind = nullptr;  // it ends with the context
-      exec->is_behind = false;
+      if (exec->behind == nullptr) exec->is_behind = false;
       exec->device = nullptr;
       continue;
     }
