@@ -113,6 +113,8 @@ void Graphs::forget_stream(Stream& stream) {
     // The launch of another one may wait for what the program does after this.
     if (exec->last.load(std::memory_order_relaxed) != &stream) continue;
     const Locked locked(exec->lock);
+    // Another thread may have launched it in another stream meanwhile, behind that launch.
+    if (exec->last.load(std::memory_order_relaxed) != &stream) continue;
     const AllowedInCaptures allowed(*driver_);
     exec->last.store(nullptr, std::memory_order_relaxed);
     if (Streams::get()->is_empty(stream)) continue;

@@ -209,6 +209,28 @@ TEST_F(ExecsTest, LaunchesInStreamsAndPlacesOfAllKindsAreInOrder) {
   EXPECT_TRUE(are_in_order());
 }
 
+// Another thread launches the graph in a second stream while the first one is being destroyed.
+TEST_F(ExecsTest, ALaunchInAnotherStreamMeanwhileIsTheLatestOne) {
+  const CUstream first = new_stream(false), second = new_stream(false);
+  go_to_partition({first, second});
+  for (int i = 0; i < 50; ++i) {
+    launch_graph(first);
+    Stream& next = *streams().find(second, Flavor::kLegacy);
+    known().lock.lock();
+    std::atomic<bool> begins{false};
+    std::thread other([&] {
+      begins = true;
+      graphs().forget_stream(*streams().find(first, Flavor::kLegacy));
+    });
+    while (!begins) std::this_thread::yield();
+    for (int waits = 0; waits < 100; ++waits) std::this_thread::yield();
+    known().last = &next;
+    known().lock.unlock();
+    other.join();
+    ASSERT_EQ(known().last, &next);
+  }
+}
+
 // The address of a graph comes again, and with it the event that its predecessor needed.
 TEST_F(ExecsTest, AnEventThatEndedWithItsContextIsNotUsed) {
   for (const bool is_first_context : {true, false}) {
