@@ -164,7 +164,7 @@ class GraphUse {
     }
     last_before_ = exec_->last.load(std::memory_order_relaxed);
     at_before_ = exec_->at;
-    physical_ = all->choose(*exec_, use.stream());
+    physical_ = all->choose(*exec_, use.stream(), use.physical());
   }
   ~GraphUse() {
     if (exec_ != nullptr) exec_->lock.unlock();

@@ -24,6 +24,7 @@ struct GraphDriver {
   X(cuEventQuery, (CUevent))                                                                    \
   X(cuEventRecord, (CUevent, CUstream))                                                         \
   X(cuStreamWaitEvent, (CUstream, CUevent, unsigned))                                           \
+  X(cuStreamIsCapturing, (CUstream, CUstreamCaptureStatus*))                                    \
   X(cuGraphClone, (CUgraph*, CUgraph))                                                          \
   X(cuGraphDestroy, (CUgraph))                                                                  \
   X(cuGraphGetNodes, (CUgraph, CUgraphNode*, size_t*))                                          \

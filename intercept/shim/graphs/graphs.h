@@ -67,9 +67,9 @@ class Graphs {
 
   // Null: it is not known.
   Exec* find(CUgraphExec handle);
-  // What is launched in that stream, where the stream is now; null: in one that is not known.
-  // REQUIRES: exec.lock is held, and the caller is a user of the stream.
-  CUgraphExec choose(Exec& exec, Stream* stream);
+  // What is launched in that stream; null: in one that is not known. `there`: where the stream is
+  // now. REQUIRES: exec.lock is held, and the caller is a user of the stream.
+  CUgraphExec choose(Exec& exec, Stream* stream, CUstream there);
 
  private:
   struct Entry {
@@ -95,7 +95,7 @@ class Graphs {
   bool make_copy(Exec& exec, Device& device, Partitions::Place place, bool is_needed);
   bool replace(Exec& exec, Partitions::Place place, CUgraph graph);
   void make_room(Exec& exec, Partitions::Place place);
-  void order_behind_last(Exec& exec, Stream& stream);
+  void order_behind_last(Exec& exec, const Stream* stream, CUstream there);
   static bool drop_place(Device& device, Partitions::Place place);
   bool drop_place_of_all(Device& device, Partitions::Place place);
 

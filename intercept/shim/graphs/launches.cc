@@ -89,7 +89,7 @@ void Graphs::choose_place(Exec& exec, Stream& stream) {
     exec.at = Exec::kNowhere;
 }
 
-CUgraphExec Graphs::choose(Exec& exec, Stream* stream) {
+CUgraphExec Graphs::choose(Exec& exec, Stream* stream, CUstream there) {
   // As nearly always: it is where its stream is, and was launched there before.
   if (stream != nullptr && exec.at == stream->place.load(std::memory_order_relaxed) &&
       exec.last.load(std::memory_order_relaxed) == stream && exec.device == stream->device)
@@ -97,9 +97,10 @@ CUgraphExec Graphs::choose(Exec& exec, Stream* stream) {
   const KeepErrno errno_of_the_program;
   const Place before = exec.at;
   if (stream == nullptr) {
-    // Whether its latest launch runs cannot be asked any more, so that it stays where it is.
+    // Whether this launch runs cannot be asked later. From now on all are of the original, which
+    // the driver itself keeps in order.
     exec.is_examined = true;
-    exec.device = nullptr;
+    give_up(exec);
   } else {
     if (!exec.is_examined) examine(exec, *stream->device);
     if (exec.form != nullptr && exec.device == stream->device) choose_place(exec, *stream);
@@ -111,9 +112,9 @@ CUgraphExec Graphs::choose(Exec& exec, Stream* stream) {
     return copy;
   }
   // The driver itself puts the original behind the original.
-  if (stream != nullptr && before != Exec::kNowhere && before != exec.captured &&
-      !is_free(exec, *stream))
-    order_behind_last(exec, *stream);
+  if (before != Exec::kNowhere && before != exec.captured &&
+      (stream == nullptr || !is_free(exec, *stream)))
+    order_behind_last(exec, stream, there);
   exec.last.store(stream, std::memory_order_relaxed);
   exec.at = exec.captured;
   return exec.original;
@@ -122,14 +123,16 @@ CUgraphExec Graphs::choose(Exec& exec, Stream* stream) {
 // A copy that may run must be changed, but the driver did not do it: the original comes after it.
 // In a stream that captures the driver refuses the launch, and the last stream was forgotten when
 // it began to; if it has joined the capture of another one, nothing can be recorded in it.
-void Graphs::order_behind_last(Exec& exec, Stream& stream) {
-  if (Streams::get()->is_capturing(stream)) return;
+void Graphs::order_behind_last(Exec& exec, const Stream* stream, CUstream there) {
   const AllowedInCaptures allowed(*driver_);
-  if (exec.is_behind && exec.behind != nullptr)
-    driver_->cuStreamWaitEvent(stream.physical(), exec.behind, 0);
+  CUstreamCaptureStatus status{};
+  if (driver_->cuStreamIsCapturing(there, &status) != CUDA_SUCCESS ||
+      status != CU_STREAM_CAPTURE_STATUS_NONE)
+    return;
+  if (exec.is_behind && exec.behind != nullptr) driver_->cuStreamWaitEvent(there, exec.behind, 0);
   Stream* const last = exec.last.load(std::memory_order_relaxed);
-  if (last == nullptr || last == &stream) return;
-  if (record_behind(exec, *last)) driver_->cuStreamWaitEvent(stream.physical(), exec.behind, 0);
+  if (last == nullptr || last == stream) return;
+  if (record_behind(exec, *last)) driver_->cuStreamWaitEvent(there, exec.behind, 0);
 }
 
 // `is_needed`: also if the last one was made a moment ago.

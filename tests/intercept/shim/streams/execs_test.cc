@@ -73,6 +73,10 @@ constinit const GraphDriver kGraphDriver{
         },
     .cuStreamWaitEvent = [](CUstream stream, CUevent event,
                             unsigned) { return the_gpu->wait(stream, event), CUDA_SUCCESS; },
+    .cuStreamIsCapturing =
+        [](CUstream, CUstreamCaptureStatus* status) {
+          return *status = CU_STREAM_CAPTURE_STATUS_NONE, CUDA_SUCCESS;
+        },
     .cuGraphClone =
         [](CUgraph* clone, CUgraph graph) {
           *clone = new_graph(the_graphs.at(graph).context, node_of(graph));
@@ -161,7 +165,7 @@ class ExecsTest : public StreamsTest {
     the_time += kLongNs;
     Call call(*this, stream);
     const Locked locked(known().lock);
-    CUgraphExec const chosen = graphs().choose(known(), call.known());
+    CUgraphExec const chosen = graphs().choose(known(), call.known(), call.physical());
     EXPECT_TRUE(the_execs.contains(chosen));
     call.put(launched[chosen]);
     Work all = call.before();
@@ -207,6 +211,46 @@ TEST_F(ExecsTest, LaunchesInStreamsAndPlacesOfAllKindsAreInOrder) {
       refuses_updates = groups == 2;
     }
   EXPECT_TRUE(are_in_order());
+}
+
+// A stream of another context, say, which the shim does not know.
+TEST_F(ExecsTest, LaunchesInAStreamThatIsNotKnownAreInOrder) {
+  for (const bool is_changed : {false, true}) {
+    const CUstream first = new_stream(false), unknown = the_gpu->create(false);
+    go_to_partition({first});
+    launch_graph(first);
+    keep_busy(true);
+    const auto change = [&] {
+      if (is_changed) graphs().on_updated(exec_, graph_);
+      refuses_updates = is_changed;
+    };
+    change();
+    launch_graph(unknown);
+    change();
+    launch_graph(first);
+    EXPECT_TRUE(are_in_order()) << is_changed;
+    move_to(2);
+    launch_graph(first);
+    EXPECT_TRUE(are_in_order()) << is_changed;
+    keep_busy(false);
+    refuses_updates = false;
+    graphs().before_destroy(exec_);
+    graphs().on_instantiated(exec_, graph_, 0);
+    launches_.clear();
+  }
+}
+
+// Its copies go with the partitions.
+TEST_F(ExecsTest, NoCopyOfAContextThatIsGoneIsLaunched) {
+  const CUstream first = new_stream(false), unknown = the_gpu->create(false);
+  go_to_partition({first});
+  launch_graph(first);
+  launch_graph(unknown);
+  streams().before_release(0, true);
+  EXPECT_EQ(the_execs.size(), 1u) << "the original";
+  the_execs = {{exec_, kContext}};
+  streams().on_retained(0, kContext);
+  launch_graph(new_stream(false));
 }
 
 // Another thread launches the graph in a second stream while the first one is being destroyed.

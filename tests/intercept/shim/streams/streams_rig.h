@@ -85,6 +85,7 @@ class StreamsTest : public testing::Test {
     size_t number() const { return number_; }
     CUstream stream() const { return told_.stream; }
     Stream* known() const { return use_->stream(); }
+    CUstream physical() const { return use_->physical(); }
     const Work& before() const { return told_.before; }
     bool is_away() const {
       return use_->physical() != stream() && use_->physical() != GS_CU_STREAM_PER_THREAD;
