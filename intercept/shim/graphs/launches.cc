@@ -67,10 +67,8 @@ bool Graphs::may_run_behind(Exec& exec) {
 bool Graphs::is_free(Exec& exec, const Stream& stream) {
   if (may_run_behind(exec)) return false;
   Stream* const last = exec.last.load(std::memory_order_relaxed);
-  if (last == nullptr) return true;
-  // A thread's own stream may be another thread's by now.
-  const bool is_own = stream.at[0].load(std::memory_order_relaxed) == GS_CU_STREAM_PER_THREAD;
-  if (last == &stream && !is_own) return true;
+  // A thread's own stream may be another thread's by now, but then it was empty in between.
+  if (last == nullptr || last == &stream) return true;
   const AllowedInCaptures allowed(*driver_);
   return Streams::get()->is_empty(*last);
 }

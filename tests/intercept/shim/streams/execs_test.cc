@@ -213,6 +213,20 @@ TEST_F(ExecsTest, LaunchesInStreamsAndPlacesOfAllKindsAreInOrder) {
   EXPECT_TRUE(are_in_order());
 }
 
+// Of which the work runs on, or has ended, when the next thread comes.
+TEST_F(ExecsTest, LaunchesInTheOwnStreamsOfThreadsThatEndAreInOrder) {
+  const CUstream other = new_stream(false);
+  for (const bool is_busy : {true, false, true, false})
+    for (const uint64_t groups : {1, 2, 0}) {
+      keep_busy(false);
+      move_to(groups);
+      launch(other);
+      keep_busy(is_busy);
+      std::thread([&] { launch_graph(GS_CU_STREAM_PER_THREAD); }).join();
+    }
+  EXPECT_TRUE(are_in_order());
+}
+
 // A stream of another context, say, which the shim does not know.
 TEST_F(ExecsTest, LaunchesInAStreamThatIsNotKnownAreInOrder) {
   for (const bool is_changed : {false, true}) {
