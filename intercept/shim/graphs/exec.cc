@@ -35,7 +35,8 @@ Graphs* Graphs::make() {
   return there;
 }
 
-// Entries are added under table_lock_ and never removed, so that any thread may read without it.
+// Entries are added under table_lock_ and get another graph there, but are never removed, so that
+// any thread may read without it.
 Exec* Graphs::find(CUgraphExec handle) {
   const auto number = reinterpret_cast<uintptr_t>(handle);
   for (uint32_t i = 0, at = place_of(handle); i < kMostProbes; ++i, ++at) {
@@ -47,18 +48,29 @@ Exec* Graphs::find(CUgraphExec handle) {
   return nullptr;
 }
 
-// The address of a destroyed graph keeps its entry, as the driver gives addresses out again.
+// The address of a destroyed graph keeps its entry, as the driver gives addresses out again, until
+// another graph needs it. What is returned has its `original`, so that it is no other thread's.
 Exec* Graphs::add(CUgraphExec handle) {
   const Locked locked(table_lock_);
-  if (Exec* const known = find(handle)) return known;
-  for (uint32_t i = 0, at = place_of(handle); i < kMostProbes; ++i, ++at) {
-    Entry& entry = table_[at % kTableSize];
-    if (entry.handle.load(std::memory_order_relaxed) != 0) continue;
-    entry.exec.next = all_.load(std::memory_order_relaxed);
-    entry.handle.store(reinterpret_cast<uintptr_t>(handle), std::memory_order_release);
-    all_.store(&entry.exec, std::memory_order_release);
-    return &entry.exec;
+  if (Exec* const known = find(handle)) {
+    const Locked held(known->lock);
+    known->original = handle;
+    return known;
   }
+  const auto number = reinterpret_cast<uintptr_t>(handle);
+  for (const bool takes_old : {false, true})
+    for (uint32_t i = 0, at = place_of(handle); i < kMostProbes; ++i, ++at) {
+      Entry& entry = table_[at % kTableSize];
+      const bool is_new = entry.handle.load(std::memory_order_relaxed) == 0;
+      if (!is_new && !takes_old) continue;
+      const TryLocked held(entry.exec.lock);
+      if (!held.is_held() || entry.exec.original != nullptr) continue;
+      entry.exec.original = handle;
+      if (is_new) entry.exec.next = all_.load(std::memory_order_relaxed);
+      entry.handle.store(number, std::memory_order_release);
+      if (is_new) all_.store(&entry.exec, std::memory_order_release);
+      return &entry.exec;
+    }
   return nullptr;
 }
 
@@ -68,7 +80,6 @@ void Graphs::on_instantiated(CUgraphExec handle, CUgraph graph, unsigned long lo
   if (exec == nullptr) return;
   const Locked locked(exec->lock);
   if (exec->form != nullptr) give_up(*exec);  // of one that ended with its context
-  exec->original = handle;
   exec->flags = flags;
   exec->device = nullptr;
   exec->captured = Exec::kNowhere;

@@ -213,6 +213,22 @@ TEST_F(ExecsTest, LaunchesInStreamsAndPlacesOfAllKindsAreInOrder) {
   EXPECT_TRUE(are_in_order());
 }
 
+TEST_F(ExecsTest, AsManyGraphsAsEverComeOneAfterTheOther) {
+  constexpr uint32_t kMany = 3 * Graphs::kTableSize;
+  for (uint32_t i = 0; i < kMany; ++i) {
+    const auto made = new_handle<CUgraphExec>();
+    graphs().on_instantiated(made, graph_, 0);
+    const Exec* const found = graphs().find(made);
+    ASSERT_TRUE(found != nullptr && found->original == made) << i;
+    graphs().before_destroy(made);
+  }
+  EXPECT_EQ(known().original, exec_);
+  const CUstream stream = new_stream(false);
+  go_to_partition({stream});
+  for (int i = 0; i < 2; ++i) launch_graph(stream);
+  EXPECT_TRUE(are_in_order());
+}
+
 // Of which the work runs on, or has ended, when the next thread comes.
 TEST_F(ExecsTest, LaunchesInTheOwnStreamsOfThreadsThatEndAreInOrder) {
   const CUstream other = new_stream(false);
