@@ -4,6 +4,7 @@
 #pragma once
 
 #include "intercept/shim/driver/table.h"
+#include "intercept/shim/graphs/graphs.h"
 #include "intercept/shim/iterations/progress.h"
 #include "intercept/shim/streams/stream_use.h"
 
@@ -24,6 +25,8 @@ struct CaptureBegun<index, CUresult(CUstream, Rest...)> {
     // The driver refuses to capture the legacy stream, so it is asked for the legacy stream itself.
     if (known != nullptr && known->kind.load(std::memory_order_relaxed) == Stream::Kind::kLegacy)
       return real<CUresult (*)(CUstream, Rest...)>(index)(stream, rest...);
+    if (known != nullptr)
+      if (Graphs* graphs = Graphs::get()) graphs->forget_stream(*known);
     for (int tries = 1;; ++tries) {
       if (known != nullptr && tries < kMostTries) all->before_capture(*known);
       const StreamUse use(stream, flavor_of(index), Use::kOperation);

@@ -162,7 +162,9 @@ class GraphUse {
       exec_ = nullptr;
       return;
     }
-    physical_ = all->choose(*exec_, use.stream());
+    last_before_ = exec_->last.load(std::memory_order_relaxed);
+    at_before_ = exec_->at;
+    physical_ = all->choose(*exec_, use.stream(), use.physical());
   }
   ~GraphUse() {
     if (exec_ != nullptr) exec_->lock.unlock();
@@ -171,6 +173,13 @@ class GraphUse {
   GraphUse& operator=(const GraphUse&) = delete;
 
   CUgraphExec physical() const { return physical_; }
+  // Takes the driver's answer. After a refusal the latest launch is still the one before.
+  CUresult note(CUresult result) {
+    if (result == CUDA_SUCCESS || exec_ == nullptr) return result;
+    exec_->last.store(last_before_, std::memory_order_relaxed);
+    exec_->at = at_before_;
+    return result;
+  }
   // Returns true if it must not be put into the stream of a partition: kernels of it are at home,
   // or not known. A graph within a graph there is sometimes not waited for by the stream (H200,
   // driver 580.159.04; a scene of tests/conformance).
@@ -186,6 +195,8 @@ class GraphUse {
  private:
   CUgraphExec physical_;
   Exec* exec_;
+  Stream* last_before_ = nullptr;
+  Exec::Place at_before_ = Exec::kNowhere;
 };
 
 // Its arguments.
@@ -194,10 +205,13 @@ constexpr CUgraphExec exec_of(CUgraphExec exec, CUstream) { return exec; }
 template <bool has_credit, int index, Flavor flavor>
 CUresult launch_graph(CUresult (*driver)(CUgraphExec, CUstream), StreamUse& use,
                       CUgraphExec handle) {
-  const GraphUse graph(handle, use);
+  // The driver refuses it, so that nothing is to be chosen or noted.
+  if (use.stream() != nullptr && Streams::get()->is_capturing(*use.stream()))
+    return driver(handle, use.physical());
+  GraphUse graph(handle, use);
   const auto run = [&](CUstream stream) {
-    return credited<has_credit, index, flavor>(stream, nullptr,
-                                               [&] { return driver(graph.physical(), stream); });
+    return graph.note(credited<has_credit, index, flavor>(
+        stream, nullptr, [&] { return driver(graph.physical(), stream); }));
   };
   if (!use.is_away()) return run(use.physical());
   if (graph.goes_home(*use.stream())) return use.at_home(run);

@@ -36,7 +36,7 @@ struct Destroyed {
   static CUresult call(CUstream stream) {
     if (Streams* all = Streams::get()) {
       if (Stream* known = all->find(stream, Flavor::kLegacy))
-        if (Graphs* graphs = Graphs::get()) graphs->before_stream_end(*known);
+        if (Graphs* graphs = Graphs::get()) graphs->forget_stream(*known);
       all->before_destroy(stream);
     }
     return real<CUresult (*)(CUstream)>(index)(stream);

@@ -35,7 +35,8 @@ Graphs* Graphs::make() {
   return there;
 }
 
-// Entries are added under table_lock_ and never removed, so that any thread may read without it.
+// Entries are added under table_lock_ and get another graph there, but are never removed, so that
+// any thread may read without it.
 Exec* Graphs::find(CUgraphExec handle) {
   const auto number = reinterpret_cast<uintptr_t>(handle);
   for (uint32_t i = 0, at = place_of(handle); i < kMostProbes; ++i, ++at) {
@@ -47,18 +48,29 @@ Exec* Graphs::find(CUgraphExec handle) {
   return nullptr;
 }
 
-// The address of a destroyed graph keeps its entry, as the driver gives addresses out again.
+// The address of a destroyed graph keeps its entry, as the driver gives addresses out again, until
+// another graph needs it. What is returned has its `original`, so that it is no other thread's.
 Exec* Graphs::add(CUgraphExec handle) {
   const Locked locked(table_lock_);
-  if (Exec* const known = find(handle)) return known;
-  for (uint32_t i = 0, at = place_of(handle); i < kMostProbes; ++i, ++at) {
-    Entry& entry = table_[at % kTableSize];
-    if (entry.handle.load(std::memory_order_relaxed) != 0) continue;
-    entry.exec.next = all_.load(std::memory_order_relaxed);
-    entry.handle.store(reinterpret_cast<uintptr_t>(handle), std::memory_order_release);
-    all_.store(&entry.exec, std::memory_order_release);
-    return &entry.exec;
+  if (Exec* const known = find(handle)) {
+    const Locked held(known->lock);
+    known->original = handle;
+    return known;
   }
+  const auto number = reinterpret_cast<uintptr_t>(handle);
+  for (const bool takes_old : {false, true})
+    for (uint32_t i = 0, at = place_of(handle); i < kMostProbes; ++i, ++at) {
+      Entry& entry = table_[at % kTableSize];
+      const bool is_new = entry.handle.load(std::memory_order_relaxed) == 0;
+      if (!is_new && !takes_old) continue;
+      const TryLocked held(entry.exec.lock);
+      if (!held.is_held() || entry.exec.original != nullptr) continue;
+      entry.exec.original = handle;
+      if (is_new) entry.exec.next = all_.load(std::memory_order_relaxed);
+      entry.handle.store(number, std::memory_order_release);
+      if (is_new) all_.store(&entry.exec, std::memory_order_release);
+      return &entry.exec;
+    }
   return nullptr;
 }
 
@@ -68,7 +80,6 @@ void Graphs::on_instantiated(CUgraphExec handle, CUgraph graph, unsigned long lo
   if (exec == nullptr) return;
   const Locked locked(exec->lock);
   if (exec->form != nullptr) give_up(*exec);  // of one that ended with its context
-  exec->original = handle;
   exec->flags = flags;
   exec->device = nullptr;
   exec->captured = Exec::kNowhere;
@@ -107,28 +118,41 @@ void Graphs::on_updated(CUgraphExec handle, CUgraph graph) {
   exec->stale = ~uint32_t{0};
 }
 
-void Graphs::before_stream_end(Stream& stream) {
+void Graphs::forget_stream(Stream& stream) {
   const KeepErrno errno_of_the_program;
   for (Exec* exec = all_.load(std::memory_order_acquire); exec != nullptr; exec = exec->next) {
     // The launch of another one may wait for what the program does after this.
     if (exec->last.load(std::memory_order_relaxed) != &stream) continue;
     const Locked locked(exec->lock);
+    // Another thread may have launched it in another stream meanwhile, behind that launch.
+    if (exec->last.load(std::memory_order_relaxed) != &stream) continue;
     const AllowedInCaptures allowed(*driver_);
     exec->last.store(nullptr, std::memory_order_relaxed);
     if (Streams::get()->is_empty(stream)) continue;
-    exec->is_behind = record_behind(*exec, stream);
-    // Nobody can ask whether its latest launch runs, so that it stays with what it launched.
-    if (!exec->is_behind) exec->last.store(&stream, std::memory_order_relaxed);
+    exec->is_behind = true;
+    // Without an event it stays with what it launched.
+    if (!record_behind(*exec, stream)) drop_behind(*exec);
   }
 }
 
+// What is recorded in a stream that captures would become part of its graph. The program may call
+// with any context, and an event must be of that of the stream.
 bool Graphs::record_behind(Exec& exec, const Stream& stream) {
+  const InContext in(*driver_, stream.device->primary.load(std::memory_order_relaxed));
+  if (!in.is_there() || Streams::get()->is_capturing(stream)) return false;
+  if (exec.behind_of != stream.device) drop_behind(exec);
+  exec.behind_of = stream.device;
   if (exec.behind == nullptr &&
       driver_->cuEventCreate(&exec.behind, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
     exec.behind = nullptr;
     return false;
   }
   return driver_->cuEventRecord(exec.behind, stream.physical()) == CUDA_SUCCESS;
+}
+
+void Graphs::drop_behind(Exec& exec) {
+  if (exec.behind != nullptr) driver_->cuEventDestroy_v2(exec.behind);
+  exec.behind = nullptr;
 }
 
 // The driver ends a launch that runs before it frees what is destroyed here.

@@ -28,14 +28,16 @@ struct Exec {
   CUgraphExec original;
   CUgraph form;  // what it was made of; null: it cannot be made again
   unsigned long long flags;
-  Device* device;    // where it is launched; null: it was not yet
-  Place captured;    // where the kernels of `original` run; kNowhere: in several places
-  bool is_examined;  // `captured` and `is_at_home` are known
-  bool is_at_home;   // a kernel of `original`, or a graph within it, may be at home
-  Place at;          // that of the latest launch
-  CUevent behind;    // behind the latest launch, where its stream was destroyed
-  bool is_behind;    // `behind` is to be asked
-  uint32_t stale;    // bit n: the copy of the n-th place is older than `form`
+  Device* device;     // where it is launched; null: it was not yet
+  Place captured;     // where the kernels of `original` run; kNowhere: in several places
+  bool is_examined;   // `captured` and `is_at_home` are known
+  bool is_at_home;    // a kernel of `original`, or a graph within it, may be at home
+  Place at;           // that of the latest launch
+  CUevent behind;     // behind the latest launch, where its stream was forgotten
+  Device* behind_of;  // the device of `behind`
+  // `behind` is to be asked; if it is null, nobody can say whether that launch has ended.
+  bool is_behind;
+  uint32_t stale;  // bit n: the copy of the n-th place is older than `form`
   CUgraphExec copies[kPlaces];
   uint64_t used_ns[kPlaces];  // when the graph came to that place last
   uint64_t next_remake_ns;

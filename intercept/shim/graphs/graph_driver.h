@@ -20,9 +20,11 @@ struct GraphDriver {
   X(cuCtxPopCurrent_v2, (CUcontext*))                                                           \
   X(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode*))                                  \
   X(cuEventCreate, (CUevent*, unsigned))                                                        \
+  X(cuEventDestroy_v2, (CUevent))                                                               \
   X(cuEventQuery, (CUevent))                                                                    \
   X(cuEventRecord, (CUevent, CUstream))                                                         \
   X(cuStreamWaitEvent, (CUstream, CUevent, unsigned))                                           \
+  X(cuStreamIsCapturing, (CUstream, CUstreamCaptureStatus*))                                    \
   X(cuGraphClone, (CUgraph*, CUgraph))                                                          \
   X(cuGraphDestroy, (CUgraph))                                                                  \
   X(cuGraphGetNodes, (CUgraph, CUgraphNode*, size_t*))                                          \

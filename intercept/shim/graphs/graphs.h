@@ -59,16 +59,17 @@ class Graphs {
     else
       give_up(*exec);
   }
-  // Before the driver's call. What was launched in it may still run.
-  void before_stream_end(Stream& stream);
+  // Before the stream ends, or begins to capture: then it cannot be asked any more whether what was
+  // launched in it runs.
+  void forget_stream(Stream& stream);
 
   // --- launches.cc ---
 
   // Null: it is not known.
   Exec* find(CUgraphExec handle);
-  // What is launched in that stream, where the stream is now; null: in one that is not known.
-  // REQUIRES: exec.lock is held, and the caller is a user of the stream.
-  CUgraphExec choose(Exec& exec, Stream* stream);
+  // What is launched in that stream; null: in one that is not known. `there`: where the stream is
+  // now. REQUIRES: exec.lock is held, and the caller is a user of the stream.
+  CUgraphExec choose(Exec& exec, Stream* stream, CUstream there);
 
  private:
   struct Entry {
@@ -85,14 +86,16 @@ class Graphs {
   void give_up(Exec& exec);  // it stays where it was captured
   // Returns true if `exec.behind` now comes behind the work of that stream.
   bool record_behind(Exec& exec, const Stream& stream);
+  void drop_behind(Exec& exec);
   // launches.cc. REQUIRES: exec.lock is held.
   void examine(Exec& exec, Device& device);
   void choose_place(Exec& exec, Stream& stream);
   bool is_free(Exec& exec, const Stream& stream);
+  bool may_run_behind(Exec& exec);
   bool make_copy(Exec& exec, Device& device, Partitions::Place place, bool is_needed);
   bool replace(Exec& exec, Partitions::Place place, CUgraph graph);
   void make_room(Exec& exec, Partitions::Place place);
-  void order_behind_last(Exec& exec, Stream& stream);
+  void order_behind_last(Exec& exec, const Stream* stream, CUstream there);
   static bool drop_place(Device& device, Partitions::Place place);
   bool drop_place_of_all(Device& device, Partitions::Place place);
 

@@ -55,18 +55,20 @@ void Graphs::examine(Exec& exec, Device& device) {
   if (!about.can_be_remade || !found.is_any) give_up(exec);
 }
 
+// Returns true if what was launched in a stream that was forgotten may run.
+bool Graphs::may_run_behind(Exec& exec) {
+  if (!exec.is_behind || exec.behind == nullptr) return exec.is_behind;
+  const AllowedInCaptures allowed(*driver_);
+  exec.is_behind = driver_->cuEventQuery(exec.behind) != CUDA_SUCCESS;
+  return exec.is_behind;
+}
+
 // Returns true if a launch in `stream` cannot run beside the latest one.
 bool Graphs::is_free(Exec& exec, const Stream& stream) {
-  if (exec.is_behind) {
-    const AllowedInCaptures allowed(*driver_);
-    if (driver_->cuEventQuery(exec.behind) != CUDA_SUCCESS) return false;
-    exec.is_behind = false;
-  }
+  if (may_run_behind(exec)) return false;
   Stream* const last = exec.last.load(std::memory_order_relaxed);
-  if (last == nullptr) return true;
-  // A thread's own stream may be another thread's by now.
-  const bool is_own = stream.at[0].load(std::memory_order_relaxed) == GS_CU_STREAM_PER_THREAD;
-  if (last == &stream && !is_own) return true;
+  // A thread's own stream may be another thread's by now, but then it was empty in between.
+  if (last == nullptr || last == &stream) return true;
   const AllowedInCaptures allowed(*driver_);
   return Streams::get()->is_empty(*last);
 }
@@ -85,7 +87,7 @@ void Graphs::choose_place(Exec& exec, Stream& stream) {
     exec.at = Exec::kNowhere;
 }
 
-CUgraphExec Graphs::choose(Exec& exec, Stream* stream) {
+CUgraphExec Graphs::choose(Exec& exec, Stream* stream, CUstream there) {
   // As nearly always: it is where its stream is, and was launched there before.
   if (stream != nullptr && exec.at == stream->place.load(std::memory_order_relaxed) &&
       exec.last.load(std::memory_order_relaxed) == stream && exec.device == stream->device)
@@ -93,9 +95,10 @@ CUgraphExec Graphs::choose(Exec& exec, Stream* stream) {
   const KeepErrno errno_of_the_program;
   const Place before = exec.at;
   if (stream == nullptr) {
-    // Whether its latest launch runs cannot be asked any more, so that it stays where it is.
+    // Whether this launch runs cannot be asked later. From now on all are of the original, which
+    // the driver itself keeps in order.
     exec.is_examined = true;
-    exec.device = nullptr;
+    give_up(exec);
   } else {
     if (!exec.is_examined) examine(exec, *stream->device);
     if (exec.form != nullptr && exec.device == stream->device) choose_place(exec, *stream);
@@ -107,22 +110,27 @@ CUgraphExec Graphs::choose(Exec& exec, Stream* stream) {
     return copy;
   }
   // The driver itself puts the original behind the original.
-  if (stream != nullptr && before != Exec::kNowhere && before != exec.captured &&
-      !is_free(exec, *stream))
-    order_behind_last(exec, *stream);
+  if (before != Exec::kNowhere && before != exec.captured &&
+      (stream == nullptr || !is_free(exec, *stream)))
+    order_behind_last(exec, stream, there);
   exec.last.store(stream, std::memory_order_relaxed);
   exec.at = exec.captured;
   return exec.original;
 }
 
 // A copy that may run must be changed, but the driver did not do it: the original comes after it.
-void Graphs::order_behind_last(Exec& exec, Stream& stream) {
-  if (Streams::get()->is_any_capturing()) return;
+// In a stream that captures the driver refuses the launch, and the last stream was forgotten when
+// it began to; if it has joined the capture of another one, nothing can be recorded in it.
+void Graphs::order_behind_last(Exec& exec, const Stream* stream, CUstream there) {
   const AllowedInCaptures allowed(*driver_);
-  if (exec.is_behind) driver_->cuStreamWaitEvent(stream.physical(), exec.behind, 0);
+  CUstreamCaptureStatus status{};
+  if (driver_->cuStreamIsCapturing(there, &status) != CUDA_SUCCESS ||
+      status != CU_STREAM_CAPTURE_STATUS_NONE)
+    return;
+  if (exec.is_behind && exec.behind != nullptr) driver_->cuStreamWaitEvent(there, exec.behind, 0);
   Stream* const last = exec.last.load(std::memory_order_relaxed);
-  if (last == nullptr || last == &stream) return;
-  if (record_behind(exec, *last)) driver_->cuStreamWaitEvent(stream.physical(), exec.behind, 0);
+  if (last == nullptr || last == stream) return;
+  if (record_behind(exec, *last)) driver_->cuStreamWaitEvent(there, exec.behind, 0);
 }
 
 // `is_needed`: also if the last one was made a moment ago.
@@ -196,19 +204,25 @@ bool Graphs::drop_place_of_all(Device& device, Place place) {
       if (place == 0) continue;
       return false;
     }
+    // The event ends with the context, also that of a graph which was launched on another device.
+    if (place == 0 && exec->behind_of == &device) {
+      exec->behind = nullptr;
+      exec->behind_of = nullptr;
+      exec->is_behind = false;
+    }
     if (exec->device != &device) continue;
     if (place == 0) {
       give_up(*exec);
       exec->last.store(nullptr, std::memory_order_relaxed);
-      exec->behind = nullptr;  // it ends with the context
-      exec->is_behind = false;
+      if (exec->behind == nullptr) exec->is_behind = false;
       exec->device = nullptr;
       continue;
     }
     if (exec->copies[place] == nullptr) continue;
     if (exec->at == place) {
       Stream* const last = exec->last.load(std::memory_order_relaxed);
-      if (exec->is_behind || (last != nullptr && !Streams::get()->is_empty(*last))) return false;
+      if (may_run_behind(*exec) || (last != nullptr && !Streams::get()->is_empty(*last)))
+        return false;
       exec->at = Exec::kNowhere;
     }
     driver_->cuGraphExecDestroy(exec->copies[place]);

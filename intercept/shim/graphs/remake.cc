@@ -78,14 +78,18 @@ bool has_kernels_within(CUgraphNodeType type) {
 constexpr auto kDeviceUpdatable = static_cast<CUlaunchAttributeID>(13);
 // The attributes that a node of a graph has: access policy window, cooperative, cluster dimension,
 // cluster scheduling policy, priority, two of memory synchronization domains, preferred cluster
-// dimension, preferred carveout, NVLink-centric scheduling. A driver that does not know one of them
-// says so. One that knows more is newer than hooks.def, and then no partition is made.
+// dimension, preferred carveout, NVLink-centric scheduling, and three numbers in which CUDA 13.1 to
+// 13.4 say whether a cluster may be of a size that is not portable, and how much shared memory a
+// block may have. A driver that does not know one of them says so. One that knows more is newer
+// than hooks.def, and then no partition is made.
 constexpr CUlaunchAttributeID kAttributes[] = {
     static_cast<CUlaunchAttributeID>(1),  static_cast<CUlaunchAttributeID>(2),
     static_cast<CUlaunchAttributeID>(4),  static_cast<CUlaunchAttributeID>(5),
     static_cast<CUlaunchAttributeID>(8),  static_cast<CUlaunchAttributeID>(9),
     static_cast<CUlaunchAttributeID>(10), static_cast<CUlaunchAttributeID>(11),
-    static_cast<CUlaunchAttributeID>(14), static_cast<CUlaunchAttributeID>(16)};
+    static_cast<CUlaunchAttributeID>(14), static_cast<CUlaunchAttributeID>(16),
+    static_cast<CUlaunchAttributeID>(17), static_cast<CUlaunchAttributeID>(18),
+    static_cast<CUlaunchAttributeID>(19)};
 
 // Which of them the driver knows is learnt at the first node: a refusal is slow.
 class Attributes {

@@ -178,6 +178,8 @@ void Streams::before_release(CUdevice ordinal, bool is_reset) {
   device.primary.store(nullptr, std::memory_order_release);
   note_only_device();
   const auto forget = [this](Stream& stream) {
+    if (stream.began_capture.exchange(false, std::memory_order_relaxed))
+      captures_.fetch_sub(1, std::memory_order_relaxed);
     drop_stand_ins(stream);
     stream.is_dirty.store(false, std::memory_order_relaxed);
   };

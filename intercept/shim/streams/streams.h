@@ -165,6 +165,7 @@ class Streams {
   void begin_capture(Stream& stream);
   void end_capture(Stream& stream);
   bool is_any_capturing() const { return captures_.load(std::memory_order_relaxed) != 0; }
+  bool is_capturing(const Stream& stream) const;
   // What the driver would answer to a call of the legacy stream while a blocking stream captures. A
   // stand-in is not blocking, so the driver does not. With `ends_captures` the captures become
   // invalid, as by an operation. REQUIRES: the caller is one of the stream's users.
@@ -294,7 +295,6 @@ class Streams {
   static void note_dirty(Stream& stream);
   void gather(Stream& legacy, bool is_wait);
   bool has_ended(Stream& stream);
-  bool is_capturing(const Stream& stream) const;
   bool is_any_refused(const Device& device, bool is_only_of_blocking, bool ends_captures);
   Partitions::Place capture_place(const Device& device) const;
 

@@ -97,6 +97,11 @@ class Mixer {
     check(cuGraphLaunch(exec_, stream), "cuGraphLaunch");
     model_.launch(in_exec_);
   }
+  // The stream captures, so the driver refuses.
+  void launch_in_capture(CUstream stream) const {
+    if (cuGraphLaunch(exec_, stream) != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+      die("a graph was launched in a stream that captures");
+  }
   // A kernel of the executable graph alone.
   void set_in_exec() {
     const size_t which = random_.next() % kMixes;
@@ -275,11 +280,28 @@ struct Player {
       mixers.emplace_back(session, s, i + number * s.graphs, random);
   }
   void play(const Settings& s);
+  void play_while_capturing();
 
   Random random;
   Streams streams;
   std::deque<Mixer> mixers;
 };
+
+// Launches in the stream that captures come to nothing, those in the others go on.
+void Player::play_while_capturing() {
+  const CUstream captures = streams.own();
+  CUgraph graph = nullptr;
+  check(cuStreamBeginCapture_v2(captures, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+        "cuStreamBeginCapture_v2");
+  for (uint64_t i = random.next() % 8; i > 0; --i) {
+    Mixer& mixer = mixers[random.next() % mixers.size()];
+    const CUstream stream = streams.own();
+    if (random.next() % 4 == 0) mixer.set_in_exec();
+    stream == captures ? mixer.launch_in_capture(stream) : mixer.launch_in(stream);
+  }
+  check(cuStreamEndCapture(captures, &graph), "cuStreamEndCapture");
+  check(cuGraphDestroy(graph), "cuGraphDestroy");
+}
 
 void Player::play(const Settings& s) {
   for (Mixer& mixer : mixers) mixer.make(streams.own());
@@ -308,6 +330,9 @@ void Player::play(const Settings& s) {
           streams.wait();
         }
         mixer.make(streams.own());
+        break;
+      case 5:
+        play_while_capturing();
         break;
       default:
         mixer.launch_in(streams.any());

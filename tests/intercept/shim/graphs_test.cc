@@ -65,6 +65,27 @@ TEST_P(GraphsInPartitions, FollowIntoEveryOther) {
 INSTANTIATE_TEST_SUITE_P(All, GraphsInPartitions, testing::Values("captured", "built"),
                          [](const auto& made) { return std::string(made.param); });
 
+// A thread's own default stream is known by another name in each thread.
+TEST_F(OnTheSimulatedGpu, AGraphInAThreadsOwnStreamFollows) {
+  ShimRig rig(kShimPartitions, {{kPci, 0b1}});
+  auto command = endless("captured");
+  command.insert(command.end(), {"--stream", "per-thread"});
+  const auto program = start(command, &rig);
+  ASSERT_TRUE(rig.launches_beyond(20));
+  ASSERT_TRUE(goes_to(rig, *program, 0b110));
+  const auto home_launches = [&] {
+    uint64_t count = 0;
+    rig.with_slot(program->pid(), [&](ShimSlot& slot) { count = slot.home_launches[0].load(); });
+    return count;
+  };
+  const auto stays = [&] {
+    const uint64_t left = home_launches(), before = rig.launches_of_all();
+    return eventually([&] { return rig.launches_of_all() > before + 20; }) &&
+           home_launches() == left;
+  };
+  EXPECT_TRUE(eventually(stays));
+}
+
 // What cannot be made again runs where it was made, and that is counted.
 TEST_F(OnTheSimulatedGpu, AGraphWithinAGraphCountsAsLeaving) {
   ShimRig rig(kShimPartitions, {{kPci, 0b11}});

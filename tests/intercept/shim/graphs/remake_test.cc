@@ -4,6 +4,8 @@
 #include "intercept/shim/graphs/remake.h"
 
 #include <cstring>
+#include <map>
+#include <utility>
 
 #include "tests/intercept/sim/libcuda/fixture.h"
 
@@ -126,6 +128,45 @@ TEST_F(Remake, KeepsAttributes) {
     priorities.push_back(value.priority);
   }
   EXPECT_EQ(priorities, (std::vector<int>{0, -5, 0}));
+  GS_OK(cuGraphDestroy(copy));
+  GS_OK(cuGraphDestroy(graph));
+}
+
+// Those that CUDA 13.1 to 13.4 added, on a driver that knows them.
+std::map<std::pair<CUgraphNode, unsigned>, CUlaunchAttributeValue> newer_attributes;
+bool is_newer(CUlaunchAttributeID attribute) {
+  return static_cast<unsigned>(attribute) >= 17 && static_cast<unsigned>(attribute) <= 19;
+}
+
+TEST_F(Remake, KeepsAttributesOfNewerDrivers) {
+  shim::GraphDriver newer = kDriver;
+  newer.cuGraphKernelNodeGetAttribute = [](CUgraphNode node, CUlaunchAttributeID attribute,
+                                           CUlaunchAttributeValue* value) {
+    if (!is_newer(attribute)) return cuGraphKernelNodeGetAttribute(node, attribute, value);
+    *value = newer_attributes[{node, static_cast<unsigned>(attribute)}];
+    return CUDA_SUCCESS;
+  };
+  newer.cuGraphKernelNodeSetAttribute = [](CUgraphNode node, CUlaunchAttributeID attribute,
+                                           const CUlaunchAttributeValue* value) {
+    if (!is_newer(attribute)) return cuGraphKernelNodeSetAttribute(node, attribute, value);
+    newer_attributes[{node, static_cast<unsigned>(attribute)}] = *value;
+    return CUDA_SUCCESS;
+  };
+  // A copy of the graph, made by the driver, has them, too.
+  newer.cuGraphClone = [](CUgraph* clone, CUgraph graph) {
+    const CUresult result = cuGraphClone(clone, graph);
+    const auto from = kernels_of(graph), to = kernels_of(*clone);
+    for (size_t i = 0; i < from.size(); ++i)
+      for (unsigned id = 17; id <= 19; ++id)
+        newer_attributes[{to[i], id}] = newer_attributes[{from[i], id}];
+    return result;
+  };
+  const CUgraph graph = noting(words(8), words(8));
+  for (unsigned id = 17; id <= 19; ++id) newer_attributes[{kernels_of(graph)[1], id}] = number(2);
+  const CUgraph copy = shim::remake(newer, graph, there_);
+  for (unsigned id = 17; id <= 19; ++id)
+    EXPECT_EQ((newer_attributes[{kernels_of(copy)[1], id}].priority), 2) << id;
+  newer_attributes.clear();
   GS_OK(cuGraphDestroy(copy));
   GS_OK(cuGraphDestroy(graph));
 }

@@ -79,7 +79,7 @@ constinit const Driver kDriver{
                                     unsigned) { return CUDA_SUCCESS; },
     .cuGreenCtxCreate =
         [](CUgreenCtx* green, CUdevResourceDesc, CUdevice, unsigned) {
-          *green = reinterpret_cast<CUgreenCtx>(uintptr_t{0x600});
+          *green = the_gpu->new_green();
           return CUDA_SUCCESS;
         },
     .cuGreenCtxDestroy = [](CUgreenCtx) { return CUDA_SUCCESS; },

@@ -41,10 +41,12 @@ class FakeGpu {
   };
 
   // Puts a piece of work into the stream and returns what is finished before it.
-  Work put(CUstream stream, size_t number) {
+  // `more`: what it also waits for.
+  Work put(CUstream stream, size_t number, const Work& more = {}) {
     const std::lock_guard lock(mutex_);
     Queue& queue = queue_of(stream);
     queue.finished.add(implicit(stream));
+    queue.finished.add(more);
     Work before = queue.finished;
     before.add(done_);
     queue.finished.add(number);
@@ -103,6 +105,10 @@ class FakeGpu {
     const auto handle = reinterpret_cast<CUevent>(next_ += 64);
     events_[handle];
     return handle;
+  }
+  CUgreenCtx new_green() {
+    const std::lock_guard lock(mutex_);
+    return reinterpret_cast<CUgreenCtx>(next_ += 64);
   }
   bool is_blocking(CUstream stream) {
     const std::lock_guard lock(mutex_);

@@ -48,6 +48,7 @@ class StreamsTest : public testing::Test {
     the_process.features = kShimPartitions;
     the_process.slot = slot_.get();
     the_process.streams = nullptr;
+    the_process.graphs = nullptr;
     streams().on_retained(0, kContext);
   }
 
@@ -68,7 +69,7 @@ class StreamsTest : public testing::Test {
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
 
-    void put() { note_before(the_gpu->put(use_->physical(), number_)); }
+    void put(const Work& more = {}) { note_before(the_gpu->put(use_->physical(), number_, more)); }
     // As a call that names no stream, or is too large for a partition.
     void put_at_home() {
       use_->at_home([&](CUstream home) {
@@ -83,6 +84,9 @@ class StreamsTest : public testing::Test {
     }
     size_t number() const { return number_; }
     CUstream stream() const { return told_.stream; }
+    Stream* known() const { return use_->stream(); }
+    CUstream physical() const { return use_->physical(); }
+    const Work& before() const { return told_.before; }
     bool is_away() const {
       return use_->physical() != stream() && use_->physical() != GS_CU_STREAM_PER_THREAD;
     }

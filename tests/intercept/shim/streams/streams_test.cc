@@ -150,6 +150,19 @@ TEST_F(StreamsTest, AStreamOfAContextThatIsGoneIsForgotten) {
 }
 
 // The driver gives out new addresses for the streams that a program makes and destroys.
+// A stream that captures ends with its context, so that its capture does, too.
+TEST_F(StreamsTest, ACaptureInAContextThatIsGoneIsOver) {
+  const CUstream stream = new_stream();
+  launch(stream);
+  streams().begin_capture(*streams().find(stream, Flavor::kLegacy));
+  EXPECT_TRUE(streams().is_any_capturing());
+  streams().before_release(0, true);
+  EXPECT_FALSE(streams().is_any_capturing());
+  the_gpu->destroy(stream);
+  streams().on_retained(0, kContext);
+  launch_in_partition();
+}
+
 TEST_F(StreamsTest, AsManyStreamsAsEverComeOneAfterTheOther) {
   for (int i = 0; i < 200'000; ++i) destroy(new_stream());
   EXPECT_EQ(streams().listed(), 0u) << "those that are gone cost nothing when the others move";
