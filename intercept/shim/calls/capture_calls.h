@@ -10,6 +10,11 @@
 
 namespace gpushare::shim {
 
+// Of a call that names the default stream: only a thread's own captures.
+inline CUstream capturing_of(const StreamUse& use) {
+  return use.handle() == nullptr ? GS_CU_STREAM_PER_THREAD : use.handle();
+}
+
 // A capture begins after the streams went to where the process captures its graphs.
 template <int index, class Signature>
 struct CaptureBegun;
@@ -38,8 +43,9 @@ struct CaptureBegun<index, CUresult(CUstream, Rest...)> {
  private:
   static CUresult call_in(const StreamUse& use, Rest... rest) {
     const CUresult result = real<CUresult (*)(CUstream, Rest...)>(index)(use.physical(), rest...);
-    if (result == CUDA_SUCCESS && use.stream() != nullptr)
-      Streams::get()->begin_capture(*use.stream());
+    if (Streams* all = Streams::get(); all != nullptr && result == CUDA_SUCCESS)
+      use.stream() != nullptr ? all->begin_capture(*use.stream())
+                              : all->begin_capture(capturing_of(use));
     if (result == CUDA_SUCCESS)
       if (Progress* all = Progress::get()) all->begin_capture();
     return result;
@@ -51,7 +57,9 @@ struct CaptureEnded {
   static CUresult call(CUstream stream, CUgraph* graph) {
     StreamUse use(stream, flavor_of(index), Use::kWait);
     const CUresult result = real<CUresult (*)(CUstream, CUgraph*)>(index)(use.physical(), graph);
-    if (use.stream() != nullptr) Streams::get()->end_capture(*use.stream());
+    if (Streams* all = Streams::get())
+      use.stream() != nullptr ? all->end_capture(*use.stream())
+                              : all->end_capture(capturing_of(use));
     if (result != CUDA_ERROR_ILLEGAL_STATE)  // that says that no capture had begun
       if (Progress* all = Progress::get()) all->end_capture();
     return result;

@@ -68,6 +68,46 @@ void Streams::end_capture(Stream& stream) {
     captures_.fetch_sub(1, std::memory_order_relaxed);
 }
 
+// One whose context has ended while it captured may be there still. Threads' own streams have the
+// same handle.
+void Streams::begin_capture(CUstream unknown) {
+  if (unknown != GS_CU_STREAM_PER_THREAD) forget_unknown_capture(unknown);
+  for (auto& each : unknown_captures_) {
+    CUstream none = nullptr;
+    if (!each.compare_exchange_strong(none, unknown, std::memory_order_relaxed)) continue;
+    captures_.fetch_add(1, std::memory_order_seq_cst);
+    return;
+  }
+}
+
+void Streams::end_capture(CUstream unknown) {
+  CUstreamCaptureStatus status{};
+  for (const auto& each : unknown_captures_)
+    if (each.load(std::memory_order_relaxed) == unknown) {
+      driver_->cuStreamIsCapturing(unknown, &status);
+      if (status == CU_STREAM_CAPTURE_STATUS_NONE) forget_unknown_capture(unknown);
+      return;
+    }
+}
+
+// Returns false if there is none of that stream.
+bool Streams::forget_unknown_capture(CUstream stream) {
+  for (auto& each : unknown_captures_) {
+    CUstream there = stream;
+    if (!each.compare_exchange_strong(there, nullptr, std::memory_order_relaxed)) continue;
+    captures_.fetch_sub(1, std::memory_order_relaxed);
+    return true;
+  }
+  return false;
+}
+
+// The contexts of such streams have ended.
+void Streams::forget_unknown_captures() {
+  for (const auto& each : unknown_captures_)
+    while (CUstream there = each.load(std::memory_order_relaxed))
+      if (!forget_unknown_capture(there)) break;
+}
+
 CUresult Streams::refusal_of(const Stream& legacy, bool ends_captures) {
   if (captures_.load(std::memory_order_relaxed) == 0 ||
       legacy.kind.load(std::memory_order_relaxed) != Stream::Kind::kLegacy)

@@ -53,8 +53,11 @@ void Streams::before_destroy(CUstream handle) {
   Entry* entry = entry_of(handle);
   const KeepErrno errno_of_the_program;
   const Inside inside;
-  if (entry == nullptr || entry->stream.kind.load(std::memory_order_relaxed) == Stream::Kind::kNone)
+  if (entry == nullptr ||
+      entry->stream.kind.load(std::memory_order_relaxed) == Stream::Kind::kNone) {
+    if (handle != nullptr) forget_unknown_capture(handle);
     return forget_unknown();
+  }
   Stream& stream = entry->stream;
   stream.is_used.store(false, std::memory_order_relaxed);
   stream.kind.store(Stream::Kind::kNone, std::memory_order_seq_cst);

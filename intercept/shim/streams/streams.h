@@ -58,6 +58,8 @@ class Streams {
   static constexpr uint64_t kSoonPauseNs = 10'000'000;
   // Announced partitions are made only up to this number, which leaves room for wanted ones.
   static constexpr int kMostWithAnnounced = Partitions::kMost / 2;
+  // Streams that are left alone and capture at the same time; further ones are not noted.
+  static constexpr int kMostUnknownCaptures = 16;
   // A new thread looks at so many streams of others whether one has ended.
   static constexpr int kMostHeirlooms = 8;
   // A Stream::legacy_operations that is none.
@@ -104,7 +106,8 @@ class Streams {
   // Contexts beside the primary ones have come (+1) or gone (-1). While there are any, no partition
   // and no stand-in is made.
   void count_other_contexts(int more) {
-    other_contexts_.fetch_add(more, std::memory_order_relaxed);
+    if (other_contexts_.fetch_add(more, std::memory_order_relaxed) + more == 0)
+      forget_unknown_captures();
   }
 
   // --- one use of a stream: stream_use.h ---
@@ -164,6 +167,9 @@ class Streams {
   void before_capture(Stream& stream);
   void begin_capture(Stream& stream);
   void end_capture(Stream& stream);
+  // The same for a stream that the shim leaves alone: streams that it moves may join its capture.
+  void begin_capture(CUstream unknown);
+  void end_capture(CUstream unknown);
   bool is_any_capturing() const { return captures_.load(std::memory_order_relaxed) != 0; }
   bool is_capturing(const Stream& stream) const;
   // What the driver would answer to a call of the legacy stream while a blocking stream captures. A
@@ -295,12 +301,15 @@ class Streams {
   static void note_dirty(Stream& stream);
   void gather(Stream& legacy, bool is_wait);
   bool has_ended(Stream& stream);
+  bool forget_unknown_capture(CUstream stream);
+  void forget_unknown_captures();
   bool is_any_refused(const Device& device, bool is_only_of_blocking, bool ends_captures);
   Partitions::Place capture_place(const Device& device) const;
 
   const Driver* driver_;
   bool is_driver_newer_;            // than hooks.def: then no partition is made
   std::atomic<uint32_t> captures_;  // streams that capture a graph; while any does, none moves
+  std::atomic<CUstream> unknown_captures_[kMostUnknownCaptures];  // those that are left alone
   std::atomic<int> other_contexts_;
   std::atomic<bool> has_built_graphs_;
   std::atomic<PlaceGone> place_gone_;        // null: nobody wants to know

@@ -7,6 +7,7 @@
 //   graphs    a captured graph is launched again and again, and updated in between
 //   built     the same, beside a graph with a kernel that was added by hand
 //   own       a context of the program's own, and no primary one
+//   joins     streams join the capture of a stream in a context of the program's own
 // Each kernel adds a known number, so that none may be lost or run twice.
 #include <pthread.h>
 #include <sys/wait.h>
@@ -37,7 +38,7 @@ struct Settings {
   std::string what = "streams";
 
   explicit Settings(Flags& flags) {
-    flags.add("--what", &what, "streams, resets, forks, functions, graphs, built or own",
+    flags.add("--what", &what, "streams, resets, forks, functions, graphs, built, own or joins",
               "--rounds", &rounds, "of it", "--most", &most, "streams or launches of a round",
               "--pause-us", &pause_us, "between rounds", "--linger-ms", &linger_ms,
               "when all has run", "--seed", &seed, "of what is random");
@@ -317,6 +318,65 @@ Sums own(const Settings& s) {
   return of(adder);
 }
 
+CUevent new_event() {
+  CUevent event = nullptr;
+  check(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+  return event;
+}
+
+// In half of the rounds there is the primary context alone, so that there are partitions.
+Sums joins(const Settings& s) {
+  const CUdevice device = first_device(s);
+  retain(device);
+  CUcontext primary = nullptr, own = nullptr;
+  check(cuCtxGetCurrent(&primary), "cuCtxGetCurrent");
+  Random random(s.seed);
+  Adder adder;
+  std::vector<CUstream> there;
+  for (int i = 0; i < 4; ++i) there.push_back(new_stream(random));
+  const auto launch_some = [&](size_t but_in) {
+    for (size_t i = 0; i < there.size(); ++i)
+      if (i != but_in) adder.launch_in(there[i]);
+  };
+  const CUevent joined = new_event();
+  for (uint64_t round = 0; round < s.rounds; ++round) {
+    launch_some(there.size());
+    check(cuCtxSynchronize(), "cuCtxSynchronize");
+    pause(s);
+  }
+  check(cuCtxCreate_v2(&own, 0, device), "cuCtxCreate_v2");
+  const CUevent begun = new_event();
+  CUstream captures = nullptr;
+  check(cuStreamCreate(&captures, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  for (uint64_t round = 0; round < s.rounds; ++round) {
+    CUgraph graph = nullptr;
+    CUgraphExec exec = nullptr;
+    check(cuStreamBeginCapture_v2(captures, CU_STREAM_CAPTURE_MODE_RELAXED),
+          "cuStreamBeginCapture_v2");
+    check(cuEventRecord(begun, captures), "cuEventRecord");
+    check(cuCtxSetCurrent(primary), "cuCtxSetCurrent");
+    check(cuStreamWaitEvent(there[0], begun, 0), "cuStreamWaitEvent");
+    for (int i = 0; i < 4; ++i) {
+      launch_some(0);
+      adder.launch_in(there[0]);  // which comes into the graph
+      pause(s);
+    }
+    check(cuEventRecord(joined, there[0]), "cuEventRecord");
+    check(cuCtxSetCurrent(own), "cuCtxSetCurrent");
+    check(cuStreamWaitEvent(captures, joined, 0), "cuStreamWaitEvent");
+    check(cuStreamEndCapture(captures, &graph), "cuStreamEndCapture");
+    check(cuCtxSetCurrent(primary), "cuCtxSetCurrent");
+    check(cuGraphInstantiateWithFlags(&exec, graph, 0), "cuGraphInstantiateWithFlags");
+    check(cuGraphLaunch(exec, there[round % there.size()]), "cuGraphLaunch");
+    check(cuGraphExecDestroy(exec), "cuGraphExecDestroy");
+    check(cuGraphDestroy(graph), "cuGraphDestroy");
+    launch_some(there.size());
+    check(cuCtxSetCurrent(own), "cuCtxSetCurrent");
+  }
+  check(cuCtxSetCurrent(primary), "cuCtxSetCurrent");
+  return of(adder);
+}
+
 int run(const Settings& s) {
   const Sums sums = s.what == "streams"     ? streams(s)
                     : s.what == "resets"    ? resets(s)
@@ -325,6 +385,7 @@ int run(const Settings& s) {
                     : s.what == "graphs"    ? graphs(s, false)
                     : s.what == "built"     ? graphs(s, true)
                     : s.what == "own"       ? own(s)
+                    : s.what == "joins"     ? joins(s)
                                             : (die("--what"), Sums{});
   if (s.linger_ms != 0) {
     JsonLine("hostile", s.what).add("rests", true).print();

@@ -57,7 +57,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"functions", {"--rounds", "60", "--most", "60", "--pause-us", "300"}},
                     Case{"graphs", {"--rounds", "60", "--most", "20"}},
                     Case{"built", {"--rounds", "30", "--most", "20"}},
-                    Case{"own", {"--rounds", "500"}}),
+                    Case{"own", {"--rounds", "500"}},
+                    Case{"joins", {"--rounds", "60", "--pause-us", "200"}}),
     [](const auto& cell) { return std::string(cell.param.what); });
 
 TEST_F(OnTheSimulatedGpu, AProgramWithAContextOfItsOwnAloneSaysWhyItDoesNotFollow) {
