@@ -46,6 +46,17 @@ struct ExecDestroyed {
   }
 };
 
+// The program's function is called when no graph has its object any more.
+template <int index, class Signature>
+struct ObjectRetained;
+template <int index, class... Rest>
+struct ObjectRetained<index, CUresult(CUgraph, Rest...)> {
+  static CUresult call(CUgraph graph, Rest... rest) {
+    if (Graphs* all = Graphs::get()) all->note_object();
+    return real<CUresult (*)(CUgraph, Rest...)>(index)(graph, rest...);
+  }
+};
+
 // --- they change --------------------------------------------------------------------------------
 
 // cuGraphExecUpdate: the nodes are those of another graph from now on. The driver refuses one whose

@@ -112,7 +112,9 @@ void Graphs::on_updated(CUgraphExec handle, CUgraph graph) {
   if (exec->form == nullptr) return;
   const AllowedInCaptures allowed(*driver_);
   CUgraph form = nullptr;
-  if (driver_->cuGraphClone(&form, graph) != CUDA_SUCCESS) return give_up(*exec);
+  if (has_objects_.load(std::memory_order_relaxed) ||
+      driver_->cuGraphClone(&form, graph) != CUDA_SUCCESS)
+    return give_up(*exec);
   driver_->cuGraphDestroy(exec->form);
   exec->form = form;
   exec->stale = ~uint32_t{0};

@@ -45,6 +45,10 @@ class Graphs {
   void before_destroy(CUgraphExec handle);
   // Its nodes are now those of `graph`.
   void on_updated(CUgraphExec handle, CUgraph graph);
+  // A graph has got an object of the program (cuUserObjectCreate), whose end the program may wait
+  // for. Copies have it until they are changed, so that a graph that is updated has none from now
+  // on.
+  void note_object() { has_objects_.store(true, std::memory_order_relaxed); }
   // The parameters of one node of it have changed; `set(own)` changes those of the same node of our
   // own graph, and says whether it could.
   template <class Set>
@@ -59,8 +63,8 @@ class Graphs {
     else
       give_up(*exec);
   }
-  // Before the stream ends, or begins to capture: then it cannot be asked any more whether what was
-  // launched in it runs.
+  // Before the stream ends, or begins or joins a capture: then it cannot be asked any more whether
+  // what was launched in it runs.
   void forget_stream(Stream& stream);
 
   // --- launches.cc ---
@@ -101,6 +105,7 @@ class Graphs {
 
   const GraphDriver* driver_;
   std::atomic<Exec*> all_;
+  std::atomic<bool> has_objects_;
   SpinLock table_lock_;  // for new entries
   Entry table_[kTableSize];
 };

@@ -213,6 +213,23 @@ TEST_F(ExecsTest, LaunchesInStreamsAndPlacesOfAllKindsAreInOrder) {
   EXPECT_TRUE(are_in_order());
 }
 
+// The driver gives objects of the program back when no graph and no executable graph has them.
+TEST_F(ExecsTest, NothingHasTheObjectsOfAGraphAfterItsUpdate) {
+  const CUstream stream = new_stream(false);
+  go_to_partition({stream});
+  graphs().note_object();
+  launch_graph(stream);
+  EXPECT_EQ(the_execs.size(), 2u) << "the original and a copy";
+  EXPECT_EQ(the_graphs.size(), 2u) << "the graph, and what copies are made of";
+  graphs().on_updated(exec_, graph_);
+  EXPECT_EQ(the_execs.size(), 1u);
+  EXPECT_EQ(the_graphs.size(), 1u);
+  keep_busy(true);
+  launch_graph(stream);
+  launch_graph(new_stream(false));
+  EXPECT_TRUE(are_in_order());
+}
+
 TEST_F(ExecsTest, AsManyGraphsAsEverComeOneAfterTheOther) {
   constexpr uint32_t kMany = 3 * Graphs::kTableSize;
   for (uint32_t i = 0; i < kMany; ++i) {
