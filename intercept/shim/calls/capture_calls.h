@@ -66,6 +66,16 @@ struct CaptureEnded {
   }
 };
 
+// Before a wait for an event, by which a stream may join a capture.
+inline void before_joining(CUstream handle, Flavor flavor) {
+  Streams* const all = Streams::get();
+  if (all == nullptr || !all->is_any_capturing()) return;
+  Stream* const known = all->find(handle, flavor);
+  Graphs* const graphs = Graphs::get();
+  if (known != nullptr && graphs != nullptr && !all->is_capturing(*known))
+    graphs->forget_stream(*known);
+}
+
 // A node is added by hand: cuGraphAddKernelNode, cuGraphAddChildGraphNode, and cuGraphAddNode,
 // whose node parameters begin with the node's type.
 template <int index, class Signature>

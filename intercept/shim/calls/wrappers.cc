@@ -220,6 +220,8 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
     if constexpr (has_configuration<Parameters...>) {
       return launch_configured<has_credit, index, flavor>(driver, arguments...);
     } else if constexpr (has_stream<Parameters...>) {
+      if constexpr (is_called<index>("cuStreamWaitEvent"))
+        before_joining(stream_of(arguments...), flavor);
       StreamUse use(stream_of(arguments...), flavor, use_of(kind));
       const CUresult refusal = use.refusal(kind != Kind::kCaptured);
       if (refusal != CUDA_SUCCESS) return refusal;

@@ -63,8 +63,8 @@ class Graphs {
     else
       give_up(*exec);
   }
-  // Before the stream ends, or begins to capture: then it cannot be asked any more whether what was
-  // launched in it runs.
+  // Before the stream ends, or begins or joins a capture: then it cannot be asked any more whether
+  // what was launched in it runs.
   void forget_stream(Stream& stream);
 
   // --- launches.cc ---

@@ -119,8 +119,8 @@ CUgraphExec Graphs::choose(Exec& exec, Stream* stream, CUstream there) {
 }
 
 // A copy that may run must be changed, but the driver did not do it: the original comes after it.
-// In a stream that captures the driver refuses the launch, and the last stream was forgotten when
-// it began to; if it has joined the capture of another one, nothing can be recorded in it.
+// In a stream that captures the driver refuses the launch, and the last stream was forgotten before
+// it began to.
 void Graphs::order_behind_last(Exec& exec, const Stream* stream, CUstream there) {
   const AllowedInCaptures allowed(*driver_);
   CUstreamCaptureStatus status{};

@@ -276,6 +276,7 @@ class Streams {
 struct Player {
   Player(const GpuSession& session, const Settings& s, uint64_t number)
       : random(s.seed + number), streams(s, random) {
+    check(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
     for (uint64_t i = 0; i < s.graphs; ++i)
       mixers.emplace_back(session, s, i + number * s.graphs, random);
   }
@@ -284,21 +285,30 @@ struct Player {
 
   Random random;
   Streams streams;
+  CUevent event = nullptr;
   std::deque<Mixer> mixers;
 };
 
-// Launches in the stream that captures come to nothing, those in the others go on.
+// Another stream joins the capture. Launches in these two come to nothing, those in others go on.
 void Player::play_while_capturing() {
-  const CUstream captures = streams.own();
+  const CUstream captures = streams.own(), joins = streams.own();
   CUgraph graph = nullptr;
+  const auto order = [&](CUstream first, CUstream second) {
+    if (first == second) return;
+    check(cuEventRecord(event, first), "cuEventRecord");
+    check(cuStreamWaitEvent(second, event, 0), "cuStreamWaitEvent");
+  };
   check(cuStreamBeginCapture_v2(captures, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
         "cuStreamBeginCapture_v2");
+  order(captures, joins);
   for (uint64_t i = random.next() % 8; i > 0; --i) {
     Mixer& mixer = mixers[random.next() % mixers.size()];
     const CUstream stream = streams.own();
     if (random.next() % 4 == 0) mixer.set_in_exec();
-    stream == captures ? mixer.launch_in_capture(stream) : mixer.launch_in(stream);
+    stream == captures || stream == joins ? mixer.launch_in_capture(stream)
+                                          : mixer.launch_in(stream);
   }
+  order(joins, captures);
   check(cuStreamEndCapture(captures, &graph), "cuStreamEndCapture");
   check(cuGraphDestroy(graph), "cuGraphDestroy");
 }
