@@ -251,19 +251,34 @@ Sums functions(const Settings& s) {
   return sums;
 }
 
-// A graph of a few kernels in a row; returns what one launch of it adds.
+// A graph of a few kernels in a row, the last one in a stream that is made for it before the
+// capture or within; returns what one launch of it adds.
 uint32_t captured(const Adder& adder, CUstream stream, Random& random, CUgraph* graph) {
+  CUstream last = nullptr;
+  CUevent fork = nullptr, join = nullptr;
+  check(cuEventCreate(&fork, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+  check(cuEventCreate(&join, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+  if (random.next() % 2 == 0) last = new_stream(random);
   check(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
         "cuStreamBeginCapture_v2");
+  if (last == nullptr) last = new_stream(random);
   uint32_t sum = 0;
   for (int i = 0; i < 3; ++i) {
     Addition one(adder.sum(), static_cast<uint32_t>(random.next()));
-    check(cuLaunchKernel(adder.kernel(), kShape.blocks, 1, 1, kShape.threads, 1, 1, 0, stream,
-                         one.pointers, nullptr),
+    if (i == 2) {
+      check(cuEventRecord(fork, stream), "cuEventRecord");
+      check(cuStreamWaitEvent(last, fork, 0), "cuStreamWaitEvent");
+    }
+    check(cuLaunchKernel(adder.kernel(), kShape.blocks, 1, 1, kShape.threads, 1, 1, 0,
+                         i == 2 ? last : stream, one.pointers, nullptr),
           "cuLaunchKernel");
     sum += one.value();
   }
+  check(cuEventRecord(join, last), "cuEventRecord");
+  check(cuStreamWaitEvent(stream, join, 0), "cuStreamWaitEvent");
   check(cuStreamEndCapture(stream, graph), "cuStreamEndCapture");
+  check(cuStreamDestroy_v2(last), "cuStreamDestroy_v2");
+  for (CUevent event : {fork, join}) check(cuEventDestroy_v2(event), "cuEventDestroy_v2");
   return sum;
 }
 
