@@ -80,6 +80,8 @@ void Enforcer::apply(uint32_t gpu, std::span<const Target> targets) {
   free.reserve(targets.size());
   for (const Target& target : targets) {
     Controlled& process = processes_[{target.holder->process, gpu}];
+    if (process.is_forgotten)
+      continue;  // it goes, and comes again, when what is under way has ended
     if (is_as_before(*target.holder, process) || leave_what_is_gone(target, process))
       free.push_back({target, &process});
   }
@@ -88,7 +90,7 @@ void Enforcer::apply(uint32_t gpu, std::span<const Target> targets) {
   collect(gpu);
   std::erase_if(free, [&](const FollowedTarget& one) {
     const Controlled& process = *one.process;
-    return process.is_switching || process.is_forgotten || !Sharing::is_asked(process);
+    return process.is_switching || !Sharing::is_asked(process);
   });
   is_behind_ |= free.size() < targets.size() && !lines_[gpu]->is_stuck();
 

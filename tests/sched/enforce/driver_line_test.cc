@@ -280,6 +280,23 @@ class EnforcerOnThreads : public ::testing::Test {
   Enforcer enforcer_{gpu_, ledger_, clock_, {}, driver_lines(DriverCalls::kOnThreads)};
 };
 
+// It comes again in the step in which the driver's answer lets go of what there was of it.
+TEST_F(EnforcerOnThreads, WhatWasForgottenWhileItWasAskedForComesAgain) {
+  constexpr int kRounds = 300, kSteps = 30;
+  for (int round = 0; round < kRounds && !HasFatalFailure(); ++round) {
+    const Micros slice = round % 2 == 0 ? 500us : 700us;
+    gpu_.set_open(0, false);
+    apply_until(0, false, slice, [&] { return gpu_.is_anyone_waiting(); });
+    for (int i = 0; i < 2; ++i) enforcer_.forget(process(0, i), 0);
+    gpu_.set_open(0, true);
+    for (int step = 0; step < kSteps; ++step) apply(0, false, slice);
+    apply_until(0, false, slice, [&] {
+      return gpu_.slice_now(handles(0, 0).client) == slice &&
+             gpu_.slice_now(handles(0, 1).client) == slice;
+    });
+  }
+}
+
 TEST_F(EnforcerOnThreads, AGpuThatDoesNotAnswerHoldsNobodyElseUp) {
   gpu_.set_open(0, false);
   // What a slice was is read, and listed, before it is set: being listed is not being at the gate.
