@@ -73,7 +73,7 @@ static struct kretprobe gs_dma_buf_dup_probe;
 static char gs_dma_buf_dup_symbol[64];
 static struct kprobe gs_dma_buf_undup_probe;
 static char gs_dma_buf_undup_symbol[64];
-static bool gs_dma_buf_watched;
+static bool gs_dma_buf_watched; /* Calls read it while the hook comes and goes. */
 
 /**
  * gs_dma_buf_attach() - Watch what goes into DMA buffers and comes out of them.
@@ -105,7 +105,7 @@ void gs_dma_buf_attach(const char *driver)
 		if (err)
 			unregister_kprobe(&gs_dma_buf_undup_probe);
 	}
-	gs_dma_buf_watched = !err;
+	WRITE_ONCE(gs_dma_buf_watched, !err);
 	if (err)
 		pr_warn("memory in DMA buffers is not watched (%d)\n", err);
 }
@@ -117,7 +117,7 @@ void gs_dma_buf_detach(void)
 {
 	if (!gs_dma_buf_watched)
 		return;
-	gs_dma_buf_watched = false;
+	WRITE_ONCE(gs_dma_buf_watched, false);
 	unregister_kretprobe(&gs_dma_buf_dup_probe);
 	unregister_kprobe(&gs_dma_buf_undup_probe);
 }
@@ -129,5 +129,5 @@ void gs_dma_buf_detach(void)
  */
 bool gs_dma_buf_is_watched(void)
 {
-	return gs_dma_buf_watched;
+	return READ_ONCE(gs_dma_buf_watched);
 }

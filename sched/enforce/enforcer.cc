@@ -80,8 +80,8 @@ void Enforcer::apply(uint32_t gpu, std::span<const Target> targets) {
   free.reserve(targets.size());
   for (const Target& target : targets) {
     Controlled& process = processes_[{target.holder->process, gpu}];
-    if (process.is_forgotten)
-      continue;  // it goes, and comes again, when what is under way has ended
+    // It goes when what is under way has ended, and is a new one then.
+    if (process.is_forgotten) continue;
     if (is_as_before(*target.holder, process) || leave_what_is_gone(target, process))
       free.push_back({target, &process});
   }

@@ -43,9 +43,12 @@ struct CaptureBegun<index, CUresult(CUstream, Rest...)> {
  private:
   static CUresult call_in(const StreamUse& use, Rest... rest) {
     const CUresult result = real<CUresult (*)(CUstream, Rest...)>(index)(use.physical(), rest...);
-    if (Streams* all = Streams::get(); all != nullptr && result == CUDA_SUCCESS)
-      use.stream() != nullptr ? all->begin_capture(*use.stream())
-                              : all->begin_capture(capturing_of(use));
+    if (Streams* all = Streams::get(); all != nullptr && result == CUDA_SUCCESS) {
+      if (use.stream() != nullptr)
+        all->begin_capture(*use.stream());
+      else
+        all->begin_capture(capturing_of(use));
+    }
     if (result == CUDA_SUCCESS)
       if (Progress* all = Progress::get()) all->begin_capture();
     return result;
@@ -57,9 +60,12 @@ struct CaptureEnded {
   static CUresult call(CUstream stream, CUgraph* graph) {
     StreamUse use(stream, flavor_of(index), Use::kWait);
     const CUresult result = real<CUresult (*)(CUstream, CUgraph*)>(index)(use.physical(), graph);
-    if (Streams* all = Streams::get())
-      use.stream() != nullptr ? all->end_capture(*use.stream())
-                              : all->end_capture(capturing_of(use));
+    if (Streams* all = Streams::get()) {
+      if (use.stream() != nullptr)
+        all->end_capture(*use.stream());
+      else
+        all->end_capture(capturing_of(use));
+    }
     if (result != CUDA_ERROR_ILLEGAL_STATE)  // that says that no capture had begun
       if (Progress* all = Progress::get()) all->end_capture();
     return result;

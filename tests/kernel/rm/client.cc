@@ -223,10 +223,7 @@ void carry_out(Context& context, std::string_view word) {
     return parallel_calls(text, verb == "parallel-processes");
   if (verb == "echo") return (void)std::printf("%s\n", text.c_str());
   if (verb == "sleep") return (void)::usleep(static_cast<useconds_t>(number * 1000));
-  if (verb == "until") {
-    while (::access(text.c_str(), F_OK) != 0) ::usleep(30'000);
-    return;
-  }
+  if (verb == "until") return await_file(text.c_str());
   if (verb == "wait")
     for (;;) ::pause();
   report(word, context.allocate(verb, number << 20));

@@ -17,6 +17,14 @@ void die(const std::string& text) {
   std::exit(2);
 }
 
+void set_parameter(const char* name, uint64_t value) {
+  std::ofstream(std::string("/sys/module/nvidia/parameters/") + name) << value;
+}
+
+void await_file(const char* path) {
+  while (::access(path, F_OK) != 0) ::usleep(10'000);
+}
+
 bool is_compat = false;
 
 int compat_ioctl(int fd, unsigned long request, void* argument, size_t bytes) {

@@ -32,6 +32,11 @@ struct Answer {
 // Prints why, and ends the program with status 2.
 [[noreturn]] void die(const std::string& text);
 
+// Sets one of the stand-in's parameters.
+void set_parameter(const char* name, uint64_t value);
+// Waits until there is such a file.
+void await_file(const char* path);
+
 // The calls from here on are made as 32-bit programs make them.
 extern bool is_compat;
 // ioctl() by the system call of 32-bit programs. The argument is copied to where their pointers

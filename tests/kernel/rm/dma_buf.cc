@@ -27,10 +27,6 @@ dma_buf_export export_of(uint32_t client, uint32_t memory) {
   return argument;
 }
 
-void set_parameter(const char* name, uint32_t value) {
-  std::ofstream(std::string("/sys/module/nvidia/parameters/") + name) << value;
-}
-
 bool is_in_the_driver(pid_t thread) {
   std::ifstream place("/proc/self/task/" + std::to_string(thread) + "/wchan");
   std::string name;

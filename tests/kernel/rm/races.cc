@@ -13,7 +13,6 @@
 #include <fstream>
 #include <new>
 #include <thread>
-#include <type_traits>
 
 #include "tests/kernel/rm/changing.h"
 #include "tests/kernel/rm/context.h"
@@ -54,9 +53,6 @@ class FleetingPage {
 
  private:
   static constexpr size_t kBytes = 4096;
-  static void await_file(const char* path) {
-    while (::access(path, F_OK) != 0) ::usleep(10'000);
-  }
   static void* map() {
     return ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   }
@@ -69,10 +65,6 @@ struct alignas(8) WrappedHead {  // the first members of gs_nv_xfer
   uint32_t command, size;
 };
 
-void set_delay(const char* name, uint64_t ms) {
-  std::ofstream(std::string("/sys/module/nvidia/parameters/") + name) << ms;
-}
-
 uint64_t calls_in_the_driver() {
   std::ifstream report("/proc/nvidia-standin");
   std::string word;
@@ -84,11 +76,11 @@ uint64_t calls_in_the_driver() {
 // or after half a second if the call is kept from coming there.
 template <class Call>
 std::thread late_call(uint64_t ms, Call one) {
-  set_delay("answer_delay_ms", ms);
+  set_parameter("answer_delay_ms", ms);
   const uint64_t before = calls_in_the_driver();
   std::thread caller(one);
   for (int i = 0; i < 50 && calls_in_the_driver() == before; ++i) ::usleep(10'000);
-  set_delay("answer_delay_ms", 0);
+  set_parameter("answer_delay_ms", 0);
   return caller;
 }
 
@@ -257,10 +249,10 @@ void Context::race_file(uint64_t bytes) {
 }
 
 void Context::allocate_for(uint64_t ms) {
-  set_delay("delay_ms", ms);
+  set_parameter("delay_ms", ms);
   std::thread([this] { make_memory(fd_, client_, device_, next_ + 1000, 1 << 20); }).detach();
   ::usleep(300'000);  // Nothing tells when it has come into the driver, where it sleeps.
-  set_delay("delay_ms", 0);
+  set_parameter("delay_ms", 0);
 }
 
 void Context::foreign_alloc_for(int pid) {
