@@ -71,6 +71,10 @@ wait for the context while another thread captures: ERROR_STREAM_CAPTURE_UNSUPPO
 wait for the legacy stream while a stream captures: ERROR_STREAM_CAPTURE_IMPLICIT ERROR_STREAM_CAPTURE_INVALIDATED no graph ERROR_STREAM_CAPTURE_UNSUPPORTED ERROR_STREAM_CAPTURE_INVALIDATED no graph relaxed SUCCESS SUCCESS graph
 other streams while one captures: ERROR_STREAM_CAPTURE_UNSUPPORTED ERROR_STREAM_CAPTURE_INVALIDATED no graph b
 stream destroyed while it captures: SUCCESS
+stream destroyed after it has joined a capture: SUCCESS active SUCCESS graph
+refused launch while a stream captures: ERROR_INVALID_VALUE invalidated ERROR_STREAM_CAPTURE_INVALIDATED no graph
+streams and events made while one captures: stream SUCCESS SUCCESS graph event SUCCESS SUCCESS graph recorded SUCCESS SUCCESS graph waited for SUCCESS SUCCESS graph event gone SUCCESS SUCCESS graph stream gone SUCCESS SUCCESS graph
+copies that wait while a stream captures: SUCCESS SUCCESS graph SUCCESS SUCCESS graph 5
 
 graph with every kind of node: 0 2 5 3 1 0 nodes 7 roots 1 abc 7 6
 graph with branches: ab 2 2
@@ -85,7 +89,10 @@ clone of a graph: another ERROR_INVALID_VALUE a
 graph within a graph: abcd
 events in a graph: ERROR_NOT_READY abc SUCCESS
 graph without nodes: a
-launch of a graph while its stream captures: ERROR_STREAM_CAPTURE_UNSUPPORTED
+launch of a graph while its stream captures: ERROR_STREAM_CAPTURE_UNSUPPORTED invalidated again ERROR_STREAM_CAPTURE_UNSUPPORTED ERROR_STREAM_CAPTURE_INVALIDATED no graph b
+calls for graphs while a stream captures: set SUCCESS active update SUCCESS 0 active launch elsewhere SUCCESS active instantiate ERROR_STREAM_CAPTURE_UNSUPPORTED invalidated upload SUCCESS active b
+wait for the context behind a graph: SUCCESS 0 a-b-c-
+memory and kernels given up behind a graph: a-b-c-d-
 graphs that are refused: flags ERROR_INVALID_VALUE dependency of another graph ERROR_INVALID_VALUE no exec ERROR_INVALID_VALUE
 
 granularity of memory: minimum 2097152 recommended 2097152

@@ -1,21 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // Graphs that are built node by node, and the executable graphs that are made from them.
+#include <chrono>
+#include <cstdlib>
+#include <functional>
 #include <initializer_list>
+#include <optional>
 
 #include "tests/conformance/scenes.h"
 
 namespace gpushare::conformance {
 namespace {
 
+constexpr char kNoKernels[] = ".version 7.0\n.target sm_70\n.address_size 64\n";
+
 // A graph, and the executable graph that is made from it.
 class Graph {
  public:
   explicit Graph(Stage& stage) : stage_(stage) { must(cuGraphCreate(&graph_, 0), "cuGraphCreate"); }
-  // What a stream captures that notes these letters.
-  Graph(Stage& stage, const char* notes) : stage_(stage) {
+  // What a stream captures that notes these letters, behind a hold if one is to be made.
+  Graph(Stage& stage, const char* notes, std::optional<Hold>* hold = nullptr) : stage_(stage) {
     const CUstream stream = stage.non_blocking();
-    must(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
-         "cuStreamBeginCapture_v2");
+    begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    if (hold != nullptr) hold->emplace(stage, stream);
     for (; *notes != 0; ++notes) stage.note(stream, *notes);
     must(cuStreamEndCapture(stream, &graph_), "cuStreamEndCapture");
   }
@@ -362,18 +368,75 @@ void empty_graph(Stage& stage) {
   stage.note(stream, 'a');
 }
 
-// A launch that is captured becomes part of the graph.
+// The driver does not take a launch into a graph, and that ends the capture.
 void launch_into_a_capture(Stage& stage) {
   const CUstream stream = stage.non_blocking();
   Graph graph(stage);
   graph.note('b');
   graph.instantiate();
-  must(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), "cuStreamBeginCapture_v2");
+  begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
   stage.note(stream, 'a');
-  stage.say(name_of(graph.try_to_launch(stream)));
-  CUgraph captured = nullptr;
-  if (cuStreamEndCapture(stream, &captured) == CUDA_SUCCESS)
-    must(cuGraphDestroy(captured), "cuGraphDestroy");
+  stage.say(name_of(graph.try_to_launch(stream)) + " " + capture_status(stream));
+  stage.say("again " + name_of(graph.try_to_launch(stream)));
+  stage.say(end_capture(stream));
+  graph.launch(stream);
+}
+
+// What a thread may do with graphs while one of its streams captures for all threads.
+void calls_while_capturing(Stage& stage) {
+  const CUstream stream = stage.non_blocking(), other = stage.non_blocking();
+  Graph graph(stage), same(stage);
+  const CUgraphNode node = graph.note('a');
+  same.note('b');
+  graph.instantiate();
+  CUgraphExec exec = nullptr;
+  const auto say_of = [&](const char* what, const auto& call) {
+    begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    stage.say(what + call() + " " + capture_status(stream));
+    static_cast<void>(end_capture(stream));
+  };
+  say_of("set ", [&] { return graph.set_note(node, 'c'), std::string("SUCCESS"); });
+  say_of("update ", [&] { return graph.update(same); });
+  say_of("launch elsewhere ", [&] { return name_of(graph.try_to_launch(other)); });
+  say_of("instantiate ",
+         [&] { return name_of(cuGraphInstantiateWithFlags(&exec, graph.get(), 0)); });
+  say_of("upload ", [&] { return name_of(cuGraphUpload(graph.exec(), other)); });
+}
+
+// Launches the graph, which is held while the call that waits for it is under way. The thread that
+// ends the hold makes no call, as the driver lets no other thread in while one is in cuMemFree; it
+// only gives a call that does not wait some time to return.
+template <class Wait>
+void wait_while_held(Stage& stage, const Graph& graph, CUstream stream, Hold& hold,
+                     const Wait& wait_for_it) {
+  graph.launch(stream);
+  std::thread ends([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    hold.end();
+  });
+  wait_for_it();
+  stage.note_now('-');
+  ends.join();
+}
+
+// A wait for the context waits for graphs, wherever they were captured and whatever changed them,
+// also for one whose stream has ended.
+void context_wait_behind_a_graph(Stage& stage) {
+  const auto wait_for_context = [] { must(cuCtxSynchronize(), "cuCtxSynchronize"); };
+  std::optional<Hold> first, second, third;
+  Graph graph(stage, "a", &first), same(stage, "b", &second), last(stage, "c", &third);
+  graph.instantiate();
+  wait_while_held(stage, graph, stage.non_blocking(), *first, wait_for_context);
+  stage.say(graph.update(same));
+  wait_while_held(stage, graph, stage.stream(), *second, wait_for_context);
+  CUstream ended = nullptr;
+  must(cuStreamCreate(&ended, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  last.instantiate();
+  wait_while_held(stage, last, ended, *third, [&] {
+    must(cuStreamDestroy_v2(ended), "cuStreamDestroy");
+    ended = nullptr;
+    wait_for_context();
+  });
 }
 
 void refusals(Stage& stage) {
@@ -385,6 +448,30 @@ void refusals(Stage& stage) {
   stage.say("dependency of another graph " +
             name_of(cuGraphAddEmptyNode(&node, own.get(), &foreign, 1)));
   stage.say("no exec " + name_of(cuGraphLaunch(nullptr, nullptr)));
+}
+
+// Whoever gives up memory or kernels that a graph may still use waits for it.
+void given_up_behind_a_graph(Stage& stage) {
+  constexpr size_t kBytes = 1 << 20;
+  CUdeviceptr memory = 0;
+  void *pinned = nullptr, *registered = std::aligned_alloc(4096, kBytes);
+  CUmodule module = nullptr;
+  must(cuMemAlloc_v2(&memory, kBytes), "cuMemAlloc");
+  must(cuMemHostAlloc(&pinned, kBytes, 0), "cuMemHostAlloc");
+  must(cuMemHostRegister_v2(registered, kBytes, 0), "cuMemHostRegister");
+  must(cuModuleLoadData(&module, kNoKernels), "cuModuleLoadData");
+  const std::function<CUresult()> calls[] = {
+      [&] { return cuMemFree_v2(memory); }, [&] { return cuMemFreeHost(pinned); },
+      [&] { return cuMemHostUnregister(registered); }, [&] { return cuModuleUnload(module); }};
+  char what = 'a';
+  for (const auto& call : calls) {
+    std::optional<Hold> hold;
+    const char notes[] = {what++, 0};
+    Graph graph(stage, notes, &hold);
+    graph.instantiate();
+    wait_while_held(stage, graph, stage.non_blocking(), *hold, [&] { must(call(), notes); });
+  }
+  std::free(registered);
 }
 
 constexpr Scene kScenes[] = {
@@ -402,6 +489,9 @@ constexpr Scene kScenes[] = {
     {"events in a graph", events_in_a_graph},
     {"graph without nodes", empty_graph},
     {"launch of a graph while its stream captures", launch_into_a_capture},
+    {"calls for graphs while a stream captures", calls_while_capturing},
+    {"wait for the context behind a graph", context_wait_behind_a_graph},
+    {"memory and kernels given up behind a graph", given_up_behind_a_graph},
     {"graphs that are refused", refusals},
 };
 

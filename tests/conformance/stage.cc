@@ -56,6 +56,24 @@ void wait(CUstream stream, CUevent event) {
   must(cuStreamWaitEvent(stream, event, 0), "cuStreamWaitEvent");
 }
 
+void begin_capture(CUstream stream, CUstreamCaptureMode mode) {
+  must(cuStreamBeginCapture_v2(stream, mode), "cuStreamBeginCapture_v2");
+}
+std::string capture_status(CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult result = cuStreamIsCapturing(stream, &status);
+  if (result != CUDA_SUCCESS) return name_of(result);
+  constexpr const char* kNames[] = {"none", "active", "invalidated"};
+  return status < 3 ? kNames[status] : "?";
+}
+std::string end_capture(CUstream stream) {
+  CUgraph graph = nullptr;
+  const CUresult result = cuStreamEndCapture(stream, &graph);
+  const std::string text = name_of(result) + (graph == nullptr ? " no graph" : " graph");
+  if (graph != nullptr) static_cast<void>(cuGraphDestroy(graph));
+  return text;
+}
+
 // Uses everything once before the first hold: when a kernel is first launched, a driver may load it
 // or make room for it, and wait until the GPU is idle.
 Stage::Stage(const workloads::GpuSession& session)

@@ -5,8 +5,9 @@
 //
 // A hold is a kernel that runs until the program writes a word. With it both answers are facts, not
 // measurements: what may pass a held stream is waited for while the hold lasts, and what must wait
-// is put in line before the hold ends and has its note behind that of the held stream. Nothing
-// sleeps. If something waits that should not, a watchdog ends the holds, and the scene has failed.
+// is put in line before the hold ends and has its note behind that of the held stream. No scene
+// rests on time. If something waits that should not, a watchdog ends the holds, and the scene has
+// failed.
 #pragma once
 
 #include <atomic>
@@ -36,6 +37,11 @@ size_t nodes_of(CUgraph graph);  // how many nodes it has
 void record(CUevent event, CUstream stream);
 // Everything that `stream` gets from now on waits for the event.
 void wait(CUstream stream, CUevent event);
+void begin_capture(CUstream stream, CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL);
+// "none", "active", "invalidated", or why that is not known.
+std::string capture_status(CUstream stream);
+// Ends the capture; what that gave ("SUCCESS graph"). The graph, if there is one, is destroyed.
+std::string end_capture(CUstream stream);
 
 class Stage {
  public:

@@ -76,6 +76,38 @@ class Bench {
     time_behind(held_blocking_, what, call, true);
   }
 
+  // Times the call while another thread is in cuMemFree, which waits for the kernel.
+  void time_beside_free(const char* what, const std::function<void()>& call) {
+    CUdeviceptr memory = 0;
+    check(cuMemAlloc_v2(&memory, 1 << 20), "cuMemAlloc");
+    hold(held_);
+    const uint64_t begin = now_ns();
+    uint64_t freed = 0, took = 0;
+    std::thread frees([&] {
+      check(cuCtxSetCurrent(context_), "cuCtxSetCurrent");
+      check(cuMemFree_v2(memory), "cuMemFree");
+      freed = now_ns() - begin;
+    });
+    std::thread caller([&] {
+      check(cuCtxSetCurrent(context_), "cuCtxSetCurrent");
+      sleep_until_ns(begin + kHold / 10);
+      const uint64_t since = now_ns();
+      call();
+      took = now_ns() - since;
+    });
+    sleep_until_ns(begin + kHold);
+    let_go();
+    frees.join();
+    caller.join();
+    check(cuCtxSynchronize(), "cuCtxSynchronize");
+    if (freed < kHold) die("cuMemFree did not wait for a kernel");
+    JsonLine()
+        .add("beside_cuMemFree", what)
+        .add("us", static_cast<double>(took) / 1e3)
+        .add("blocks", took > kBlocked)
+        .print();
+  }
+
   CUfunction empty() const { return empty_; }
   CUfunction note() const { return note_; }
   CUstream other() const { return other_; }
@@ -137,14 +169,78 @@ class Bench {
 };
 
 struct Settings {
-  uint64_t device = 0;
+  uint64_t only_beside_free = 0, device = 0;
 
-  explicit Settings(Flags& flags) { flags.parse(&device); }
+  explicit Settings(Flags& flags) {
+    flags.add("--only-beside-free", &only_beside_free, "1: only the calls beside cuMemFree");
+    flags.parse(&device);
+  }
 };
+
+// What a launch or a move may call.
+void beside_free(const GpuSession& session, Bench& bench) {
+  const GpuPart part(session, 24);
+  CUcontext primary = nullptr;
+  check(cuCtxGetCurrent(&primary), "cuCtxGetCurrent");
+  CUgraph graph = nullptr, copy = nullptr;
+  CUgraphExec exec = nullptr, own = nullptr;
+  check(cuStreamBeginCapture_v2(bench.other(), CU_STREAM_CAPTURE_MODE_RELAXED),
+        "cuStreamBeginCapture_v2");
+  launch(bench.empty(), {1, 1}, bench.other());
+  check(cuStreamEndCapture(bench.other(), &graph), "cuStreamEndCapture");
+  check(cuGraphInstantiateWithFlags(&exec, graph, 0), "cuGraphInstantiateWithFlags");
+  check(cuGraphLaunch(exec, part.stream), "cuGraphLaunch");
+  launch(bench.empty(), {1, 1}, part.stream);
+  CUevent made = nullptr, old = nullptr;
+  CUstream stream = nullptr;
+  check(cuEventCreate(&old, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+  check(cuEventRecord(old, part.stream), "cuEventRecord");
+  check(cuCtxSynchronize(), "cuCtxSynchronize");
+  const auto time = [&](const char* what, const std::function<void()>& call) {
+    bench.time_beside_free(what, call);
+  };
+  time("a launch", [&] { launch(bench.empty(), {1, 1}, bench.other()); });
+  time("a launch in a part", [&] { launch(bench.empty(), {1, 1}, part.stream); });
+  time("cuGraphLaunch in a part",
+       [&] { check(cuGraphLaunch(exec, part.stream), "cuGraphLaunch"); });
+  time("cuMemsetD32Async",
+       [&] { check(cuMemsetD32Async(bench.memory(), 1, 1, bench.other()), "cuMemsetD32Async"); });
+  time("cuEventCreate",
+       [&] { check(cuEventCreate(&made, CU_EVENT_DISABLE_TIMING), "cuEventCreate"); });
+  time("cuEventRecord", [&] { check(cuEventRecord(old, part.stream), "cuEventRecord"); });
+  time("cuStreamWaitEvent",
+       [&] { check(cuStreamWaitEvent(bench.other(), old, 0), "cuStreamWaitEvent"); });
+  time("cuEventQuery", [&] { static_cast<void>(cuEventQuery(old)); });
+  time("cuEventSynchronize", [&] { check(cuEventSynchronize(old), "cuEventSynchronize"); });
+  time("cuEventDestroy", [&] { check(cuEventDestroy_v2(made), "cuEventDestroy"); });
+  time("cuStreamQuery", [&] { static_cast<void>(cuStreamQuery(part.stream)); });
+  time("cuStreamIsCapturing", [&] {
+    CUstreamCaptureStatus status{};
+    check(cuStreamIsCapturing(part.stream, &status), "cuStreamIsCapturing");
+  });
+  time("cuThreadExchangeStreamCaptureMode", [&] {
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    check(cuThreadExchangeStreamCaptureMode(&mode), "cuThreadExchangeStreamCaptureMode");
+  });
+  time("cuCtxPushCurrent, cuCtxPopCurrent", [&] { const Current current(part.context); });
+  time("cuStreamCreate",
+       [&] { check(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate"); });
+  time("cuStreamDestroy", [&] { check(cuStreamDestroy_v2(stream), "cuStreamDestroy"); });
+  time("a graph made again for the part",
+       [&] { copy = shim::remake(kGraphDriver, graph, part.context); });
+  time("cuGraphInstantiate",
+       [&] { check(cuGraphInstantiateWithFlags(&own, copy, 0), "cuGraphInstantiateWithFlags"); });
+  time("cuGraphExecUpdate", [&] {
+    CUgraphExecUpdateResultInfo_v1 info{};
+    check(cuGraphExecUpdate_v2(own, copy, &info), "cuGraphExecUpdate");
+  });
+  time("cuGraphExecDestroy", [&] { check(cuGraphExecDestroy(own), "cuGraphExecDestroy"); });
+}
 
 int run(const Settings& s) {
   const GpuSession session(s.device, CU_CTX_SCHED_SPIN);
   Bench bench(session);
+  if (s.only_beside_free != 0) return beside_free(session, bench), 0;
   bench.time("a launch in another stream", [&] { launch(bench.empty(), {1, 1}, bench.other()); });
   CUdevResourceDesc description = nullptr;
   bench.time("split and describe", [&] { description = describe_sms(session, 8); });
@@ -219,6 +315,7 @@ int run(const Settings& s) {
   });
   bench.time_wait("wait for the legacy stream, launch beside",
                   [&] { check(cuStreamSynchronize(GS_CU_STREAM_LEGACY), "cuStreamSynchronize"); });
+  beside_free(session, bench);
   return 0;
 }
 

@@ -2,8 +2,9 @@
 // graphs: what the driver does with graphs and parts of the GPU, on which the copies of graphs rest
 // that the shim makes (intercept/shim/graphs). First on how many SMs the kernel of a graph runs, by
 // how it came into the graph; then what the driver answers where a kernel is to be changed from
-// another part; then what a copy of a graph of N kernels in a row costs, in microseconds of the
-// host, as the shim makes it. It needs a real GPU.
+// another part; then for which waits of the host a graph has ended when they return; then what a
+// copy of a graph of N kernels in a row costs, in microseconds of the host, as the shim makes it.
+// It needs a real GPU.
 #include <bit>
 #include <vector>
 
@@ -30,32 +31,6 @@ struct Settings {
 };
 
 const shim::GraphDriver kDriver = GS_LINKED_GRAPH_DRIVER;
-
-// A green context, a stream in it, and its own context.
-struct Part {
-  CUcontext context = nullptr;
-  CUstream stream = nullptr;
-
-  Part(const GpuSession& session, unsigned sms) {
-    const CUgreenCtx green = green_context(session, describe_sms(session, sms));
-    check(cuCtxFromGreenCtx(&context, green), "cuCtxFromGreenCtx");
-    stream = stream_in(green);
-  }
-};
-
-// Makes `context` current while it lives.
-class Current {
- public:
-  explicit Current(CUcontext context) {
-    check(cuCtxPushCurrent_v2(context), "cuCtxPushCurrent_v2");
-  }
-  ~Current() {
-    CUcontext gone = nullptr;
-    cuCtxPopCurrent_v2(&gone);
-  }
-  Current(const Current&) = delete;
-  Current& operator=(const Current&) = delete;
-};
 
 std::string name_of(CUresult result) {
   const char* name = "?";
@@ -126,7 +101,7 @@ void say_result(const char* what, CUresult result) {
   JsonLine().add("call", what).add("result", name_of(result)).print();
 }
 
-void places(const GpuSession& session, const Part& a, const Part& b, CUstream home) {
+void places(const GpuSession& session, const GpuPart& a, const GpuPart& b, CUstream home) {
   const Noting noting(session);
   const CUgraph at_home = noting.captured(home), in_a = noting.captured(a.stream);
   noting.say("captured in the whole GPU, launched in 32 SMs", at_home, b.stream);
@@ -183,7 +158,7 @@ class Costs {
 
 double median(const std::vector<double>& times) { return Quantiles(times).at(0.5); }
 
-void costs(const GpuSession& session, const Part& from, const Part& to, uint64_t kernels,
+void costs(const GpuSession& session, const GpuPart& from, const GpuPart& to, uint64_t kernels,
            uint64_t rounds) {
   const CUfunction kernel = session.kernel("gs_note");
   const CUdeviceptr list = session.new_zeroed((kernels * (2 * rounds + 4) * 2 + 1) * 4);
@@ -237,7 +212,7 @@ void costs(const GpuSession& session, const Part& from, const Part& to, uint64_t
 int run(const Settings& s) {
   const GpuSession session(s.device, CU_CTX_SCHED_SPIN);
   const CUstream home = session.new_stream();
-  const Part a(session, 16), b(session, 32);
+  const GpuPart a(session, 16), b(session, 32);
   places(session, a, b, home);
   for (uint64_t kernels = 10; kernels <= s.most; kernels *= 10)
     costs(session, a, b, kernels, s.rounds);

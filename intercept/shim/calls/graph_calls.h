@@ -10,6 +10,7 @@
 #include "intercept/shim/driver/in_context.h"
 #include "intercept/shim/driver/lookup.h"
 #include "intercept/shim/driver/table.h"
+#include "intercept/shim/graphs/context_waits.h"
 #include "intercept/shim/graphs/graphs.h"
 #include "intercept/shim/streams/stream_use.h"
 
@@ -228,7 +229,9 @@ CUresult launch_graph(CUresult (*driver)(CUgraphExec, CUstream), StreamUse& use,
   if (graph.goes_home(*use.stream())) return use.at_home(run);
   note_graph(use.stream()->device->gpu);
   if (graph.leaves(*use.stream())) Streams::get()->count_at_home(*use.stream()->device);
-  return run(use.physical());
+  const CUresult result = run(use.physical());
+  if (result == CUDA_SUCCESS) note_graph_away(*use.stream());
+  return result;
 }
 
 }  // namespace gpushare::shim

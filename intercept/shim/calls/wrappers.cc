@@ -8,6 +8,7 @@
 #include "intercept/shim/calls/credit_calls.h"
 #include "intercept/shim/calls/graph_calls.h"
 #include "intercept/shim/calls/needs.h"
+#include "intercept/shim/calls/release_calls.h"
 #include "intercept/shim/calls/special_calls.h"
 #include "intercept/shim/calls/telling.h"
 #include "intercept/shim/calls/waits.h"
@@ -175,6 +176,8 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
         if ((features & kShimCredit) != 0) return call_moved<true>(arguments...);
       if constexpr (kind == Kind::kFinish)
         return call_finished(arguments...);
+      else if constexpr (kind == Kind::kRelease)
+        return call_releasing(arguments...);
       else
         return call_moved<false>(arguments...);
     }
@@ -206,12 +209,21 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
     const CUresult result = [&] {
       const Waiting<index, kind> waiting;
       const auto driver = real<CUresult (*)(Parameters...)>(index);
-      if constexpr (!kIsOfAll) return driver(arguments...);
-      const Seen seen;
-      return seen.note(driver(arguments...));
+      if constexpr (kIsOfAll) {
+        if (Streams* all = Streams::get()) before_context_wait(*all, context_of(arguments...));
+        const Seen seen;
+        return seen.note(driver(arguments...));
+      } else {
+        return driver(arguments...);
+      }
     }();
     after_wait<index, kind>(result);
     return result;
+  }
+
+  [[gnu::noinline]] static CUresult call_releasing(Parameters... arguments) {
+    before_release(arguments...);
+    return real<CUresult (*)(Parameters...)>(index)(arguments...);
   }
 
   template <bool has_credit>

@@ -10,6 +10,7 @@ struct Driver {
 #define GS_DRIVER_FUNCTIONS(X)                                                             \
   X(cuCtxGetCurrent, (CUcontext*))                                                         \
   X(cuCtxGetDevice, (CUdevice*))                                                           \
+  X(cuCtxGetFlags, (unsigned*))                                                            \
   X(cuCtxPushCurrent_v2, (CUcontext))                                                      \
   X(cuCtxPopCurrent_v2, (CUcontext*))                                                      \
   X(cuDeviceGetPCIBusId, (char*, int, CUdevice))                                           \
@@ -18,6 +19,7 @@ struct Driver {
   X(cuEventDestroy_v2, (CUevent))                                                          \
   X(cuEventQuery, (CUevent))                                                               \
   X(cuEventRecord, (CUevent, CUstream))                                                    \
+  X(cuEventSynchronize, (CUevent))                                                         \
   X(cuStreamWaitEvent, (CUstream, CUevent, unsigned))                                      \
   X(cuStreamCreate, (CUstream*, unsigned))                                                 \
   X(cuStreamQuery, (CUstream))                                                             \

@@ -14,7 +14,7 @@ are the driver's own.
 | Launch, OnGpu | gate, partitions, iterations |
 | Copy, Wait, Event, Capture, Finish | partitions, iterations |
 | Context | partitions, iterations |
-| Order, Captured, Stream, Graph | partitions |
+| Order, Release, Captured, Stream, Graph | partitions |
 | Shown | shown |
 | Lookup | any |
 | Init | none: the agent is asked before it runs |

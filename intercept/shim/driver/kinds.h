@@ -22,6 +22,7 @@ enum class Kind : uint8_t {
   kContext,
   kGraph,
   kFinish,
+  kRelease,
   kShown,
   kLookup,
   kInit
@@ -44,6 +45,7 @@ constexpr uint32_t features_that_need(Kind kind) {
     case Kind::kCapture:
       return kShimPartitions | kShimIterations;
     case Kind::kOrder:
+    case Kind::kRelease:
     case Kind::kCaptured:
     case Kind::kStream:
     case Kind::kGraph:

@@ -122,6 +122,7 @@ void Graphs::on_updated(CUgraphExec handle, CUgraph graph) {
 
 void Graphs::forget_stream(Stream& stream) {
   const KeepErrno errno_of_the_program;
+  Streams::get()->leave_graphs(stream);
   for (Exec* exec = all_.load(std::memory_order_acquire); exec != nullptr; exec = exec->next) {
     // The launch of another one may wait for what the program does after this.
     if (exec->last.load(std::memory_order_relaxed) != &stream) continue;

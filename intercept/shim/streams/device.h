@@ -43,6 +43,10 @@ struct alignas(64) Device {
   // Of ShimSoon: the partitions that were made for all streams or cannot be. An announcement that
   // differs from its entry here is looked at.
   std::atomic<uint64_t> prepared[kShimSoon];
+  // A graph was launched in a stream that was away. As in Stream, of streams that have ended or
+  // captured since: `left` waits for them.
+  std::atomic<bool> has_graphs;
+  std::atomic<uint32_t> left_graphs, left_graphs_seen;
   std::atomic<Stream*> dirty;  // a list of all blocking streams that are dirty, and others
   Milestones milestones;
   SpinLock gathering;  // held while the legacy stream collects the dirty streams

@@ -210,6 +210,9 @@ void Streams::before_release(CUdevice ordinal, bool is_reset) {
   device.captured.store(0, std::memory_order_relaxed);
   device.captures_at.store(0, std::memory_order_relaxed);
   device.left = nullptr;
+  device.has_graphs.store(false, std::memory_order_relaxed);
+  device.left_graphs_seen.store(device.left_graphs.load(std::memory_order_relaxed),
+                                std::memory_order_relaxed);
   forget_prepared(device);
 }
 

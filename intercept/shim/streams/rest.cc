@@ -4,8 +4,11 @@
 // now and then when it makes a stream in one (the 64th in a row;
 // bench/results/blocking.jsonl). On a launching or waiting thread, under the
 // device's lock; while the streams are held for it, no thread can put anything into them.
+#include <sched.h>
+
 #include "intercept/shim/driver/in_context.h"
 #include "intercept/shim/link/quiet.h"
+#include "intercept/shim/link/thread_id.h"
 #include "intercept/shim/streams/streams.h"
 
 namespace gpushare::shim {
@@ -99,6 +102,41 @@ bool Streams::is_empty(Stream& stream) {
   if (captures_.load(std::memory_order_seq_cst) != 0) return false;
   const InContext in(*driver_, stream.device->primary.load(std::memory_order_relaxed));
   return in.is_there() && is_at_rest(stream);
+}
+
+// Alone with it, so that the event gets into no capture that begins meanwhile. A thread that was
+// cancelled in a call uses its stream for ever, though.
+bool Streams::record_behind(Stream& stream, CUevent event) {
+  constexpr int kMostTries = 20'000;
+  const auto record = [&](Stream::Kind kind) {
+    const CUstream there = stream.physical();
+    const bool is_anothers = there == GS_CU_STREAM_PER_THREAD &&
+                             stream.owner.load(std::memory_order_relaxed) != thread_id();
+    // The legacy stream's home is behind all blocking streams, also those that capture.
+    const bool is_refused = kind == Stream::Kind::kLegacy && is_any_capturing();
+    return kind != Stream::Kind::kNone && !is_anothers && !is_refused && !is_capturing(stream) &&
+           driver_->cuEventRecord(event, there) == CUDA_SUCCESS;
+  };
+  for (int tries = 0; tries < kMostTries; ++tries) {
+    const Alone alone(stream);
+    if (alone.is_alone()) return record(alone.kind());
+    ::sched_yield();
+  }
+  const Look look(stream);
+  return record(look.kind());
+}
+
+void Streams::leave_graphs(Stream& stream) {
+  const uint32_t launched = stream.graphs.load(std::memory_order_acquire);
+  if (launched == stream.graphs_seen.load(std::memory_order_acquire)) return;
+  Device& device = *stream.device;
+  const Inside inside;
+  const AllowedInCaptures allowed(*driver_);
+  const Locked locked(device.lock);
+  if (!make_left(device) || is_capturing(stream) || !chain(stream, stream.physical(), device.left))
+    return;
+  device.left_graphs.fetch_add(1, std::memory_order_relaxed);
+  stream.graphs_seen.store(launched, std::memory_order_release);  // after the line above
 }
 
 bool Streams::has_stand_ins(Device& device, Place place) {

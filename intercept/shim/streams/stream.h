@@ -45,8 +45,11 @@ struct Stream {
   Stream* previous;
   bool is_in_list;
   std::atomic<CUstream> at[1 + Partitions::kMost];  // by place; null: it has no stand-in there yet
-  Stream* next_dirty;                               // in Device::dirty
-  Stream* next_own;                                 // in Device::own
+  // Graphs that were launched while it was away, and how many of these nobody needs to ask for any
+  // more (graphs/context_waits.h). Both only grow, also from one stream to the next at its address.
+  std::atomic<uint32_t> graphs, graphs_seen;
+  Stream* next_dirty;           // in Device::dirty
+  Stream* next_own;             // in Device::own
   std::atomic<uint32_t> owner;  // a thread's own default stream: its number in the kernel; else 0
   std::atomic<bool> is_taken;   // it lives, or is being destroyed; else its entry is free
 

@@ -184,6 +184,18 @@ class Streams {
   // Returns true if nothing of the stream runs; false also while any stream captures, when it must
   // not be asked, or another thread uses it.
   bool is_empty(Stream& stream);
+  // Records the event behind all that is in line in the stream. False: it cannot be, as the stream
+  // has ended, captures, or is another thread's own default stream at home.
+  bool record_behind(Stream& stream, CUevent event);
+  // Before the stream ends, or begins or joins a capture: `left` waits for the graphs that were
+  // launched in it.
+  void leave_graphs(Stream& stream);
+  // The device of a primary context (null: of the current one); null: it is none.
+  Device* device_in(CUcontext context) {
+    return context == nullptr ? current_device() : device_of(context);
+  }
+  template <class Visit>
+  void for_each_used(Device& device, const Visit& visit);
   // The context of that place; null: there is none.
   CUcontext context_of(Device& device, Partitions::Place place);
   // The place that has this context; -1: none of the device.
@@ -227,8 +239,6 @@ class Streams {
   Entry* add_entry(CUstream handle);
   void add_to_list(Stream& stream);
   void take_off_list(Stream& stream);
-  template <class Visit>
-  void for_each_used(Device& device, const Visit& visit);
   // lifetimes.cc
   void drop_stand_ins(Stream& stream);  // and its events; its place is home again
   void drop_spares(Device& device, Partitions::Place place);

@@ -4,6 +4,8 @@
 // launch depends on the one before. Nothing orders two launches of a graph in different streams but
 // the driver's own rule: launches of one executable graph run one after the other. The same steps
 // on the host give what must be in the buffers.
+#include <fmt/format.h>
+
 #include <array>
 #include <deque>
 #include <thread>
@@ -98,10 +100,12 @@ class Mixer {
     check(cuGraphLaunch(exec_, stream), "cuGraphLaunch");
     model_.launch(in_exec_);
   }
-  // The stream captures, so the driver refuses.
+  // The stream captures, so the driver refuses, and the capture comes to nothing.
   void launch_in_capture(CUstream stream) const {
-    if (cuGraphLaunch(exec_, stream) != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
-      die("a graph was launched in a stream that captures");
+    if (const CUresult answer = cuGraphLaunch(exec_, stream);
+        answer != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+      die(fmt::format("a launch of a graph in a stream that captures was answered with {}",
+                      static_cast<int>(answer)));
   }
   // A kernel of the executable graph alone.
   void set_in_exec() {
@@ -296,7 +300,8 @@ struct Player {
   std::deque<Mixer> mixers;
 };
 
-// Another stream joins the capture. Launches in these two come to nothing, those in others go on.
+// Another stream joins the capture. Launches in these two come to nothing, and so does the capture
+// then; those in others go on.
 void Player::play_while_capturing() {
   const CUstream captures = streams.own(), joins = streams.own();
   CUgraph graph = nullptr;
@@ -308,16 +313,27 @@ void Player::play_while_capturing() {
   check(cuStreamBeginCapture_v2(captures, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
         "cuStreamBeginCapture_v2");
   order(captures, joins);
+  bool is_valid = true;
   for (uint64_t i = random.next() % 8; i > 0; --i) {
     Mixer& mixer = mixers[random.next() % mixers.size()];
     const CUstream stream = streams.own();
     if (random.next() % 4 == 0) mixer.set_in_exec();
-    stream == captures || stream == joins ? mixer.launch_in_capture(stream)
-                                          : mixer.launch_in(stream);
+    if (stream != captures && stream != joins) {
+      mixer.launch_in(stream);
+      continue;
+    }
+    mixer.launch_in_capture(stream);
+    is_valid = false;
   }
-  order(joins, captures);
-  check(cuStreamEndCapture(captures, &graph), "cuStreamEndCapture");
-  check(cuGraphDestroy(graph), "cuGraphDestroy");
+  if (is_valid) order(joins, captures);
+  const CUresult ended = cuStreamEndCapture(captures, &graph);
+  if (is_valid) {
+    check(ended, "cuStreamEndCapture");
+    check(cuGraphDestroy(graph), "cuGraphDestroy");
+  } else if (ended != CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) {
+    die(fmt::format("a capture in which a launch was refused ended with {}",
+                    static_cast<int>(ended)));
+  }
 }
 
 void Player::play(const Settings& s) {

@@ -43,4 +43,30 @@ inline CUstream stream_in(CUgreenCtx green, const GreenCalls& calls = {}) {
   return made;
 }
 
+// A part of the GPU: a green context's own context, and a stream in it.
+struct GpuPart {
+  CUcontext context = nullptr;
+  CUstream stream = nullptr;
+
+  GpuPart(const GpuSession& session, unsigned sms) {
+    const CUgreenCtx green = green_context(session, describe_sms(session, sms));
+    check(cuCtxFromGreenCtx(&context, green), "cuCtxFromGreenCtx");
+    stream = stream_in(green);
+  }
+};
+
+// Makes `context` current while it lives.
+class Current {
+ public:
+  explicit Current(CUcontext context) {
+    check(cuCtxPushCurrent_v2(context), "cuCtxPushCurrent_v2");
+  }
+  ~Current() {
+    CUcontext gone = nullptr;
+    cuCtxPopCurrent_v2(&gone);
+  }
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+};
+
 }  // namespace gpushare::workloads

@@ -162,5 +162,6 @@ CUresult cuCtxSynchronize() {
   GS_CURRENT();
   if (const CUresult refused = runtime.captures().check_wait(context); refused != CUDA_SUCCESS)
     return refused;
-  return runtime.wait(context, runtime.pending(context));
+  return runtime.wait(context,
+                      now.green ? runtime.pending(context, *now.green) : runtime.pending(context));
 }

@@ -9,6 +9,8 @@ using namespace gpushare::standin;
 // the GPU.
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned long long) {
   GS_CURRENT();
+  if (const CUresult refused = runtime.captures().check_unsafe(); refused != CUDA_SUCCESS)
+    return refused;
   const auto found = runtime.graphs.find(graph);
   if (exec == nullptr || !found) return CUDA_ERROR_INVALID_VALUE;
   auto made = GraphExec::make(*found);
@@ -55,7 +57,9 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   const auto in = runtime.stream(context, stream);
   if (!found) return CUDA_ERROR_INVALID_VALUE;
   if (!in) return CUDA_ERROR_INVALID_HANDLE;
-  if (runtime.captures().status(*in) != CU_STREAM_CAPTURE_STATUS_NONE)
-    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // as the driver of an H200 does
+  if (runtime.captures().status(*in) != CU_STREAM_CAPTURE_STATUS_NONE) {
+    runtime.captures().refuse(*in);
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
   return found->launch(runtime, now.context, *in).first;
 }

@@ -98,7 +98,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx* green, CUdevResourceDesc description, CUde
   // The driver waits for the work of the context, too (bench/gpu/driver/blocking.cc): a kernel
   // that waits for the host blocks this call.
   if (const auto context = runtime->contexts.find(primary))
-    runtime->wait(*context, runtime->pending(*context));
+    runtime->wait(*context, runtime->all_work(*context));
   const auto made = std::make_shared<Green>(nullptr, number_of(primary), found,
                                             reinterpret_cast<uint64_t>(description));
   *green = runtime->greens.add(made);
@@ -132,7 +132,7 @@ CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx green, unsigned fla
   const auto context = runtime->contexts.find(reinterpret_cast<CUcontext>(found->context));
   if (!context) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   // The driver waits only now and then, when it must make room; the strict stand-in always does.
-  if (Runtime::is_strict()) runtime->wait(*context, runtime->pending(*context));
+  if (Runtime::is_strict()) runtime->wait(*context, runtime->all_work(*context));
   const auto created = runtime->new_stream(*context, flags);
   created->sm_groups = found->sm_groups;
   created->green = reinterpret_cast<CUcontext>(green);

@@ -51,7 +51,10 @@ CUresult launch(CUfunction function, Dimensions grid, Dimensions block, CUstream
   GS_STREAM(stream);
   const auto made =
       make_kernel(runtime, sms_of(context, *found), function, grid, block, parameters, extra);
-  if (made.result != CUDA_SUCCESS) return made.result;
+  if (made.result != CUDA_SUCCESS) {
+    runtime.captures().refuse(*found);
+    return made.result;
+  }
   return perform(runtime, now.context, found, made.operation).first;
 }
 
@@ -62,6 +65,9 @@ CUresult launch(CUfunction function, Dimensions grid, Dimensions block, CUstream
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   GS_CURRENT();
   if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult waited = runtime.wait(context, runtime.pending(context));
+      waited != CUDA_SUCCESS)
+    return waited;
   std::shared_ptr<Module> loaded;
   const CUresult result = load(image, number_of(context.handle), &loaded);
   if (result == CUDA_SUCCESS) *module = runtime.modules.add(std::move(loaded));
@@ -75,6 +81,10 @@ CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned, CUjit
 
 CUresult cuModuleUnload(CUmodule module) {
   GS_CURRENT();
+  if (!runtime.modules.find(module)) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult waited = runtime.wait(context, runtime.pending(context));
+      waited != CUDA_SUCCESS)
+    return waited;
   const auto removed = runtime.modules.remove(module);
   if (!removed) return CUDA_ERROR_INVALID_HANDLE;
   drop_functions(runtime, removed);

@@ -67,12 +67,14 @@ CUresult Captures::end(const Stream& stream, std::shared_ptr<Graph>* graph) {
     return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   }
   const auto joined = all_before(part->last);
-  const bool is_joined = std::ranges::all_of(parts_, [&](const auto& item) {
-    const Part& each = item.second;
-    return each.capture != capture || std::ranges::all_of(each.last, [&](const auto& node) {
-             return joined.contains(node.get());
-           });
-  });
+  const auto are_joined = [&](const Nodes& nodes) {
+    return std::ranges::all_of(nodes,
+                               [&](const auto& node) { return joined.contains(node.get()); });
+  };
+  const bool is_joined =
+      are_joined(capture->left) && std::ranges::all_of(parts_, [&](const auto& item) {
+        return item.second.capture != capture || are_joined(item.second.last);
+      });
   std::erase_if(parts_, [&](const auto& item) { return item.second.capture == capture; });
   count_ = parts_.size();
   capture->is_over = true;
@@ -107,9 +109,8 @@ void Captures::drop(const Stream& stream) {
   Part* part = part_of(stream);
   if (part == nullptr) return;
   const std::shared_ptr<Capture> capture = part->capture;
-  capture->is_invalid = true;
-  // Without the stream that began it, no call can end it.
   capture->is_over = capture->origin == &stream;
+  add_missing(capture->left, part->last);
   std::erase_if(parts_, [&](const auto& item) {
     return item.first == &stream || (capture->is_over && item.second.capture == capture);
   });
@@ -192,8 +193,13 @@ std::optional<CUresult> Captures::take_wait(const Context& context,
   return CUDA_SUCCESS;
 }
 
-// --- what the host may do during a capture
-// -------------------------------------------------------------
+void Captures::refuse(const Stream& stream) {
+  if (count_ == 0) return;
+  const std::lock_guard lock(mutex_);
+  if (const Part* part = part_of(stream)) part->capture->is_invalid = true;
+}
+
+// --- what the host may do during a capture -------------------------------------------------------
 
 CUresult Captures::check_wait(const Context& context, const Stream& stream) {
   if (count_ == 0) return CUDA_SUCCESS;

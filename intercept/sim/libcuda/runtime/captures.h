@@ -24,6 +24,8 @@ struct Capture {
   std::thread::id thread;  // the thread that began it
   bool is_invalid = false;
   bool is_over = false;
+  // What streams that were destroyed since they joined have left in it. It must be joined, too.
+  std::vector<std::shared_ptr<Node>> left;
 };
 
 // A recording of an event in a stream that captures.
@@ -43,7 +45,7 @@ class Captures {
   // captures.
   CUresult status(const Context& context, const Stream& stream,
                   CUstreamCaptureStatus* status_of_stream) const;
-  // Makes the capture invalid that the stream takes part in, if any.
+  // The stream is destroyed. A capture that it began can be ended by nobody any more.
   void drop(const Stream& stream);
 
   // Capture an operation in a stream. They return nullopt when the stream does not capture: then
@@ -53,6 +55,8 @@ class Captures {
   std::optional<CUresult> take_record(const Context& context, const Stream& stream, Event& event);
   std::optional<CUresult> take_wait(const Context& context, const std::shared_ptr<Stream>& stream,
                                     Event& event);
+  // A call is refused. If the stream captures, that makes the capture invalid.
+  void refuse(const Stream& stream);
 
   // Return success when the program may ask about, or wait for, a stream, all streams, or an event.
   CUresult check_wait(const Context& context, const Stream& stream);

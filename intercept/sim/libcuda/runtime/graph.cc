@@ -88,6 +88,7 @@ Runtime::Submitted GraphExec::launch(Runtime& runtime, const std::shared_ptr<Con
                                      Stream& stream) {
   const std::lock_guard lock(mutex_);
   const std::lock_guard whole(context->order);  // no other work comes between its nodes
+  const uint64_t before = stream.last_for_context;
   if (last_ != 0) {
     Work wait{};
     wait.kind = WorkKind::kWait;
@@ -98,6 +99,7 @@ Runtime::Submitted GraphExec::launch(Runtime& runtime, const std::shared_ptr<Con
   std::vector<OperationPtr> all;
   for (const Step& step : steps_) all.push_back(step.operation);
   const auto submitted = make_child(std::move(all))->submit(runtime, context, stream);
+  stream.last_for_context = before;
   if (submitted.first == CUDA_SUCCESS) last_ = submitted.second;
   return submitted;
 }

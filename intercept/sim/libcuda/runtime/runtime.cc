@@ -128,7 +128,7 @@ CUresult Runtime::create_context(Device& device, unsigned flags, bool is_primary
 CUresult Runtime::destroy_context(CUcontext handle) {
   const auto context = contexts.remove(handle);
   if (!context) return CUDA_ERROR_INVALID_CONTEXT;
-  const CUresult waited = wait(*context, pending(*context));
+  const CUresult waited = wait(*context, all_work(*context));
   const auto destroyed = client_->destroy_context(context->remote);
   {
     const std::lock_guard lock(effects_mutex_);
@@ -206,6 +206,8 @@ Result<> Runtime::enqueue(Context& context, Stream& stream, Work work, Effect ef
   }
   if (auto sent = client_->submit(work); !sent) return sent;
   stream.last = work.sequence;
+  if (work.kind != WorkKind::kMarker && work.kind != WorkKind::kWait)
+    stream.last_for_context = work.sequence;
   return {};
 }
 
@@ -249,6 +251,22 @@ std::vector<uint64_t> Runtime::pending(Context& context, const Stream& stream) {
 }
 
 std::vector<uint64_t> Runtime::pending(Context& context) {
+  const std::lock_guard lock(context.order);
+  std::vector<uint64_t> sequences{context.legacy->last};
+  for (const auto& stream : context.streams)
+    sequences.push_back(stream->green == nullptr ? stream->last : stream->last_for_context);
+  return sequences;
+}
+
+std::vector<uint64_t> Runtime::pending(Context& context, const Green& green) {
+  const std::lock_guard lock(context.order);
+  std::vector<uint64_t> sequences;
+  for (const auto& stream : context.streams)
+    if (stream->green == green.handle) sequences.push_back(stream->last);
+  return sequences;
+}
+
+std::vector<uint64_t> Runtime::all_work(Context& context) {
   const std::lock_guard lock(context.order);
   std::vector<uint64_t> sequences{context.legacy->last};
   for (const auto& stream : context.streams) sequences.push_back(stream->last);

@@ -67,9 +67,12 @@ class Runtime {
   // `sequence` to one from new_sequence(); otherwise the work gets one.
   Submitted submit(Context& context, Stream& stream, Work work, Effect effect = {});
   uint64_t new_sequence() { return next_sequence_++; }
-  // The sequences that a wait for this stream, or for all, waits for; some of them may be done.
+  // The sequences that a wait for this stream waits for, for the context, for a part of it, and for
+  // all that there is; some of them may be done.
   std::vector<uint64_t> pending(Context& context, const Stream& stream);
   std::vector<uint64_t> pending(Context& context);
+  std::vector<uint64_t> pending(Context& context, const Green& green);
+  std::vector<uint64_t> all_work(Context& context);
   CUresult wait(const Context& context, const std::vector<uint64_t>& sequences);
   // NOT_READY while one of them is unfinished.
   CUresult query(const Context& context, const std::vector<uint64_t>& sequences);

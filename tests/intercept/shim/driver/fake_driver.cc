@@ -72,6 +72,7 @@ void gs_block() { blocks = true; }
 #define GS_KIND_Capture GS_ORDINARY
 #define GS_KIND_Captured GS_ORDINARY
 #define GS_KIND_Finish GS_FINISH
+#define GS_KIND_Release GS_ORDINARY
 #define GS_KIND_Shown GS_ORDINARY
 #define GS_KIND_Stream GS_ORDINARY
 #define GS_KIND_Graph GS_ORDINARY
@@ -110,6 +111,7 @@ GS_UNUSED(cuCtxFromGreenCtx, (CUcontext*, CUgreenCtx))
 GS_UNUSED(cuGreenCtxStreamCreate, (CUstream*, CUgreenCtx, unsigned, int))
 GS_UNUSED(cuCtxGetCurrent, (CUcontext*))
 GS_UNUSED(cuCtxGetDevice, (CUdevice*))
+GS_UNUSED(cuCtxGetFlags, (unsigned*))
 GS_UNUSED(cuCtxPushCurrent_v2, (CUcontext))
 GS_UNUSED(cuCtxPopCurrent_v2, (CUcontext*))
 GS_UNUSED(cuDeviceGetPCIBusId, (char*, int, CUdevice))

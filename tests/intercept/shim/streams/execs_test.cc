@@ -3,9 +3,11 @@
 // these are, and whatever becomes of them. Over a driver of graphs with one kernel each, which, as
 // the real one, knows no order between two executable graphs, and refuses an event of another
 // context than the stream's.
+#include <random>
 #include <thread>
 
 #include "intercept/shim/driver/in_context.h"
+#include "intercept/shim/graphs/context_waits.h"
 #include "intercept/shim/graphs/graphs.h"
 #include "tests/intercept/shim/streams/streams_rig.h"
 
@@ -168,6 +170,10 @@ class ExecsTest : public StreamsTest {
     CUgraphExec const chosen = graphs().choose(known(), call.known(), call.physical());
     EXPECT_TRUE(the_execs.contains(chosen));
     call.put(launched[chosen]);
+    if (call.is_away()) {
+      note_graph_away(*call.known());
+      away_.push_back(call.number());
+    }
     Work all = call.before();
     all.add(call.number());
     launched[chosen].add(all);
@@ -197,6 +203,7 @@ class ExecsTest : public StreamsTest {
   CUgraph graph_ = nullptr;
   CUgraphExec exec_ = nullptr;
   std::vector<size_t> launches_;
+  std::vector<size_t> away_;  // those in a stream that was away
 };
 
 TEST_F(ExecsTest, LaunchesInStreamsAndPlacesOfAllKindsAreInOrder) {
@@ -211,6 +218,58 @@ TEST_F(ExecsTest, LaunchesInStreamsAndPlacesOfAllKindsAreInOrder) {
       refuses_updates = groups == 2;
     }
   EXPECT_TRUE(are_in_order());
+}
+
+// Whatever became of their streams: they moved, ended, got other work, or other threads launch more
+// meanwhile.
+TEST_F(ExecsTest, AWaitForTheContextWaitsForAllGraphsThatWereLaunchedAway) {
+  size_t waited_for = 0;
+  for (unsigned seed = 1; seed <= 40; ++seed) {
+    start_over();
+    graphs().on_instantiated(exec_, graph_, 0);
+    away_.clear();
+    std::minstd_rand random(seed);
+    std::vector<CUstream> all = new_streams();
+    all.push_back(GS_CU_STREAM_PER_THREAD);
+    visit(kSets, all);
+    const auto any = [&]() -> CUstream& { return all[random() % all.size()]; };
+    for (int step = 0; step < 150; ++step) {
+      CUstream& stream = any();
+      keep_busy(random() % 2 == 0);
+      switch (random() % 8) {
+        case 0:
+          move_to(kSets[random() % std::size(kSets)]);
+          break;
+        case 1:
+          if (stream == kLegacy || stream == GS_CU_STREAM_PER_THREAD) break;
+          destroy_with_graphs(stream);
+          stream = new_stream(random() % 2 == 0);
+          break;
+        case 2: {
+          // The next launches may be made by another thread while this one waits.
+          const size_t before = away_.size();
+          other_threads = [&] {
+            const Stream& other = *streams().find(all[1], Flavor::kLegacy);
+            if ((other.users & Stream::kMoving) != 0) return;  // it would wait until we are done
+            std::thread([&] { launch_graph(all[1]); }).join();
+          };
+          before_context_wait(streams(), nullptr);
+          other_threads = {};
+          const Work done = the_gpu->done();
+          for (size_t i = 0; i < before; ++i)
+            ASSERT_TRUE(done.has(away_[i])) << seed << " " << step;
+          waited_for += before;
+          break;
+        }
+        case 3:
+          launch(stream);
+          break;
+        default:
+          launch_graph(stream);
+      }
+    }
+  }
+  EXPECT_GT(waited_for, 1000u);
 }
 
 // The driver gives objects of the program back when no graph and no executable graph has them.

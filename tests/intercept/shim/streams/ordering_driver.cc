@@ -23,6 +23,7 @@ void meanwhile() {
 constinit const Driver kDriver{
     .cuCtxGetCurrent = [](CUcontext* context) { return *context = current_context, CUDA_SUCCESS; },
     .cuCtxGetDevice = [](CUdevice* device) { return *device = 0, CUDA_SUCCESS; },
+    .cuCtxGetFlags = [](unsigned* flags) { return *flags = 0, CUDA_SUCCESS; },
     .cuCtxPushCurrent_v2 = [](CUcontext) { return CUDA_SUCCESS; },
     .cuCtxPopCurrent_v2 = [](CUcontext*) { return CUDA_SUCCESS; },
     .cuDeviceGetPCIBusId =
@@ -40,6 +41,12 @@ constinit const Driver kDriver{
         [](CUevent event, CUstream stream) {
           meanwhile();
           the_gpu->record(event, stream);
+          meanwhile();
+          return CUDA_SUCCESS;
+        },
+    .cuEventSynchronize =
+        [](CUevent event) {
+          the_gpu->finish(event);
           meanwhile();
           return CUDA_SUCCESS;
         },

@@ -66,6 +66,16 @@ class FakeGpu {
     done_.add(events_.at(event));
     return true;
   }
+  // The host waits for the event.
+  void finish(CUevent event) {
+    const std::lock_guard lock(mutex_);
+    done_.add(events_.at(event));
+  }
+  // What has ended, as far as somebody has asked or waited.
+  Work done() {
+    const std::lock_guard lock(mutex_);
+    return done_;
+  }
   std::function<bool()> is_busy{};  // whether a question finds work; empty: it never does
   // The calling thread's own default stream, by a handle that no other thread's has.
   CUstream own() {

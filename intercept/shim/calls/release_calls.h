@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls by which something goes that work on the GPU may use, and others that wait for all work of
+// a context by the way. On the program's thread. Part of wrappers.cc.
+#pragma once
+
+#include "intercept/shim/driver/lookup.h"
+#include "intercept/shim/graphs/context_waits.h"
+#include "intercept/shim/link/quiet.h"
+
+namespace gpushare::shim {
+
+// The context to which the memory belongs; null: it is not known.
+inline CUcontext context_with(CUdeviceptr memory) {
+  using Ask = CUresult (*)(void*, int, CUdeviceptr);
+  static constinit DriverFunction<Ask> function("cuPointerGetAttribute");
+  constexpr int kContext = 1;
+  const KeepErrno errno_of_the_program;
+  CUcontext context = nullptr;
+  const Ask ask = function.get();
+  return ask != nullptr && ask(&context, kContext, memory) == CUDA_SUCCESS ? context : nullptr;
+}
+
+// The driver waits for the work of the context to which the memory belongs, or of the current one.
+template <class... Parameters>
+void before_release(const Parameters&...) {
+  if (Streams* all = Streams::get()) before_context_wait(*all, nullptr);
+}
+inline void before_release(CUdeviceptr memory) {
+  if (Streams* all = Streams::get()) before_context_wait(*all, context_with(memory));
+}
+
+}  // namespace gpushare::shim
