@@ -156,6 +156,30 @@ def graphs():
             print(i, loss.item().hex(), step().item().hex())
 
 
+def replays():
+    """What a graph has copied to pinned memory is read after a wait for all of the GPU's work, and its memory freed."""
+    weight = torch.randn(1024, 1024, device=device) / 32
+    state, host = torch.randn(1024, 1024, device=device), torch.empty(1024, 1024, pin_memory=True)
+    captured = torch.cuda.CUDAGraph()
+    torch.tanh(state @ weight)  # makes what the library needs
+    with torch.cuda.graph(captured):
+        now = state
+        for _ in range(20):
+            now = torch.tanh(now @ weight)
+        state.copy_(now)
+        host.copy_(now, non_blocking=True)
+    for i in range(300):
+        spare = torch.full((1 << 20,), float(i), device=device)
+        captured.replay()
+        torch.cuda.synchronize()
+        seen = digest(host)
+        if i % 10 == 0:
+            print(i, seen, digest(spare))
+        captured.replay()
+        del spare
+        torch.cuda.empty_cache()
+
+
 def streams():
     """Work on streams of both priorities at once, which wait for each other by events."""
     ways = [torch.cuda.Stream(priority=-(i % 2)) for i in range(6)]
@@ -212,8 +236,8 @@ def allocate():
         print(i, float(host.sum()))
 
 
-PROGRAMS = {f.__name__: f for f in (resnet50, transformer, lora, decode, cublas, cudnn, cufft, graphs, streams,
-                                    dataloader, allocate)}
+PROGRAMS = {f.__name__: f for f in (resnet50, transformer, lora, decode, cublas, cudnn, cufft, graphs, replays,
+                                    streams, dataloader, allocate)}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
