@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a client of NVIDIA's MPS that is killed does to another one: mps_kills.py BUILD [--out FILE] [--kills N] [--keep S]
+"""What a client of NVIDIA's MPS that is killed does to another one: mps_kills.py BUILD [--out FILE] [--keep S]
 
 No agent runs, so that what is seen is MPS's own. Two clients keep the GPU busy; one is killed while it has kernels there.
 Of each kind of kernel, how often the other one came to its end, and how many Xid errors the driver reported meanwhile.
@@ -76,13 +76,15 @@ def kill_one(build, words, kept, keep_s):
 def main():
     parser = rig.parser(__doc__)
     parser.add_argument("--kills", type=int, default=4, help="of each kind")
-    parser.add_argument("--keep", type=float, default=0, metavar="S", help="keep its files open for so long (default: not)")
+    parser.add_argument("--keep", type=float, default=0, metavar="S",
+                        help="keep its files open for so long (default: not)")
     options = parser.parse_args()
     record = Record(options.out)
     result = {**origin(commit=options.commit), "kills_of_each": options.kills, "rows": []}
     for kept, (kind, words) in itertools.product(FILES if options.keep else [None], KINDS.items()):
         seen = [kill_one(options.build, words, kept, options.keep) for _ in range(options.kills)]
-        row = {"killed": kind, **({"kept": kept, "kept_s": options.keep} if kept else {}), "kills": sum(one[0] for one in seen), "other_survived": sum(one[1] for one in seen),
+        row = {"killed": kind, **({"kept": kept, "kept_s": options.keep} if kept else {}),
+               "kills": sum(one[0] for one in seen), "other_survived": sum(one[1] for one in seen),
                "xids": sum(one[2] for one in seen)}
         print(json.dumps(row), flush=True)
         result["rows"].append(row)
