@@ -72,17 +72,20 @@ struct CaptureEnded {
   }
 };
 
-// Before a wait for an event, by which a stream may join a capture. One that was made since that
-// began, and not used yet, goes to where the process captures, as the others did then.
-inline void before_joining(CUstream handle, Flavor flavor) {
+// Before a wait for an event, by which a stream may join a capture.
+inline void before_joining(CUstream handle, CUevent event, Flavor flavor) {
   Streams* const all = Streams::get();
   if (all == nullptr || !all->is_any_capturing()) return;
   Stream* const known = all->find(handle, flavor);
   if (known == nullptr || all->is_capturing(*known)) return;
   if (Graphs* graphs = Graphs::get()) graphs->forget_stream(*known);
-  if (known->kind.load(std::memory_order_relaxed) != Stream::Kind::kLegacy &&
-      !known->is_used.load(std::memory_order_relaxed))
-    all->before_capture(*known);
+  all->before_joining(*known, event);
+}
+
+// After an event was recorded.
+inline void after_recording(const StreamUse& use, CUevent event) {
+  Streams* const all = Streams::get();
+  if (all != nullptr && all->is_any_capturing()) all->note_recorded(use.stream(), event);
 }
 
 // A node is added by hand: cuGraphAddKernelNode, cuGraphAddChildGraphNode, and cuGraphAddNode,

@@ -75,6 +75,14 @@ void after_wait(CUresult result) {
       }
 }
 
+template <class... Rest>
+CUevent event_of(CUevent event, const Rest&...) {
+  return event;
+}
+template <class... Rest>
+CUevent event_of(CUstream, CUevent event, const Rest&...) {
+  return event;
+}
 inline CUcontext context_of() { return nullptr; }
 inline CUcontext context_of(CUcontext context) { return context; }
 
@@ -233,7 +241,7 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
       return launch_configured<has_credit, index, flavor>(driver, arguments...);
     } else if constexpr (has_stream<Parameters...>) {
       if constexpr (is_called<index>("cuStreamWaitEvent"))
-        before_joining(stream_of(arguments...), flavor);
+        before_joining(stream_of(arguments...), event_of(arguments...), flavor);
       StreamUse use(stream_of(arguments...), flavor, use_of(kind));
       const CUresult refusal = use.refusal(kind != Kind::kCaptured);
       if (refusal != CUDA_SUCCESS) return refusal;
@@ -253,6 +261,8 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
         return seen.note(run(use.physical()));
       }();
       after_wait<index, kind>(result);
+      if constexpr (is_called<index>("cuEventRecord"))
+        if (result == CUDA_SUCCESS) after_recording(use, event_of(arguments...));
       if (kind == Kind::kLaunch && is_too_large(result) && use.is_away()) {
         note_refused(grid_of(arguments...), use.stream()->device->gpu);
         return use.at_home(run);

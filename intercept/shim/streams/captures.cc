@@ -2,6 +2,8 @@
 // Streams that capture a graph: where they do it, that nothing moves meanwhile, and which calls
 // CUDA forbids until they end where the driver, which sees stand-ins, does not. On the thread of
 // the call; takes no lock.
+#include <sched.h>
+
 #include "intercept/shim/driver/in_context.h"
 #include "intercept/shim/link/quiet.h"
 #include "intercept/shim/streams/streams.h"
@@ -52,12 +54,44 @@ void Streams::before_capture(Stream& stream) {
       bring(*each);
 }
 
+void Streams::note_recorded(const Stream* stream, CUevent event) {
+  if (stream != nullptr && !is_capturing(*stream)) return;
+  const KeepErrno errno_of_the_program;
+  const uint32_t number = captured_count_.fetch_add(1, std::memory_order_acq_rel);
+  if (number < kMostCapturedEvents)
+    captured_events_[number].store(event, std::memory_order_release);
+}
+
+bool Streams::may_be_captured(CUevent event) const {
+  const uint32_t count = captured_count_.load(std::memory_order_acquire);
+  if (count > kMostCapturedEvents) return true;
+  for (uint32_t i = 0; i < count; ++i)
+    if (captured_events_[i].load(std::memory_order_acquire) == event) return true;
+  return false;
+}
+
+// Another thread may use it in the moment in which it is to go.
+void Streams::before_joining(Stream& stream, CUevent event) {
+  constexpr int kMostTries = 1000;
+  if (stream.kind.load(std::memory_order_relaxed) == Stream::Kind::kLegacy ||
+      (stream.is_used.load(std::memory_order_relaxed) && !may_be_captured(event)))
+    return;
+  for (int tries = 0; tries < kMostTries && !is_at_captures(stream); ++tries) {
+    if (tries != 0) ::sched_yield();
+    before_capture(stream);
+  }
+}
+
+void Streams::count_capture() {
+  if (captures_.fetch_add(1, std::memory_order_seq_cst) == 0)
+    captured_count_.store(0, std::memory_order_release);  // those of earlier captures
+}
+
 void Streams::begin_capture(Stream& stream) {
   for (int i = 1; i <= Partitions::kMost; ++i)
     if (stream.device->inhabitants[i].load(std::memory_order_relaxed) != 0)
       stream.device->captured.fetch_or(1u << i, std::memory_order_relaxed);
-  if (!stream.began_capture.exchange(true, std::memory_order_relaxed))
-    captures_.fetch_add(1, std::memory_order_seq_cst);
+  if (!stream.began_capture.exchange(true, std::memory_order_relaxed)) count_capture();
 }
 
 void Streams::end_capture(Stream& stream) {
@@ -75,7 +109,7 @@ void Streams::begin_capture(CUstream unknown) {
   for (auto& each : unknown_captures_) {
     CUstream none = nullptr;
     if (!each.compare_exchange_strong(none, unknown, std::memory_order_relaxed)) continue;
-    captures_.fetch_add(1, std::memory_order_seq_cst);
+    count_capture();
     return;
   }
 }

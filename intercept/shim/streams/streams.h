@@ -59,6 +59,8 @@ class Streams {
   // Announced partitions are made only up to this number, which leaves room for wanted ones.
   static constexpr int kMostWithAnnounced = Partitions::kMost / 2;
   // Streams that are left alone and capture at the same time; further ones are not noted.
+  // Events that are known to be of a capture; if there are more, any event may be.
+  static constexpr uint32_t kMostCapturedEvents = 256;
   static constexpr int kMostUnknownCaptures = 16;
   // A new thread looks at so many streams of others whether one has ended.
   static constexpr int kMostHeirlooms = 8;
@@ -170,6 +172,12 @@ class Streams {
   // The same for a stream that the shim leaves alone: streams that it moves may join its capture.
   void begin_capture(CUstream unknown);
   void end_capture(CUstream unknown);
+  // The event was recorded in the stream (null: one that the shim leaves alone) while one captured.
+  void note_recorded(const Stream* stream, CUevent event);
+  // Before the stream waits for the event, by which it may join a capture: it goes to where the
+  // process captures, if it is not used yet, or the event is one of a capture. REQUIRES: the caller
+  // is not one of its users.
+  void before_joining(Stream& stream, CUevent event);
   bool is_any_capturing() const { return captures_.load(std::memory_order_relaxed) != 0; }
   bool is_capturing(const Stream& stream) const;
   // What the driver would answer to a call of the legacy stream while a blocking stream captures. A
@@ -313,6 +321,8 @@ class Streams {
   bool has_ended(Stream& stream);
   bool forget_unknown_capture(CUstream stream);
   void forget_unknown_captures();
+  bool may_be_captured(CUevent event) const;
+  void count_capture();
   bool is_any_refused(const Device& device, bool is_only_of_blocking, bool ends_captures);
   Partitions::Place capture_place(const Device& device) const;
 
@@ -320,6 +330,8 @@ class Streams {
   bool is_driver_newer_;            // than hooks.def: then no partition is made
   std::atomic<uint32_t> captures_;  // streams that capture a graph; while any does, none moves
   std::atomic<CUstream> unknown_captures_[kMostUnknownCaptures];  // those that are left alone
+  std::atomic<uint32_t> captured_count_;  // of the next; more than there is room for: unknown
+  std::atomic<CUevent> captured_events_[kMostCapturedEvents];
   std::atomic<int> other_contexts_;
   std::atomic<bool> has_built_graphs_;
   std::atomic<PlaceGone> place_gone_;        // null: nobody wants to know

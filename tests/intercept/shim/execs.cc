@@ -65,7 +65,6 @@ class Mixer {
  public:
   Mixer(const GpuSession& session, const Settings& s, uint64_t number, Random& random)
       : random_(random),
-        is_alone_(s.threads == 1),
         words_(static_cast<uint32_t>(s.words)),
         units_(static_cast<uint32_t>(s.units)),
         shape_{static_cast<unsigned>((s.words + 255) / 256), 256},
@@ -215,17 +214,11 @@ class Mixer {
 
   void update(CUgraph graph, const Shifts& shifts) {
     CUgraphExecUpdateResultInfo_v1 result{};
-    const CUresult answer = cuGraphExecUpdate_v2(exec_, graph, &result);
-    // A stream of another thread that is in use stays where it is while this one begins to capture,
-    // and what has joined the capture from there is in another place (docs/limits.md). A program
-    // makes such a graph anew; here it stays as it was.
-    if (!is_alone_ && answer == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) return;
-    check(answer, "cuGraphExecUpdate_v2");
+    check(cuGraphExecUpdate_v2(exec_, graph, &result), "cuGraphExecUpdate_v2");
     in_exec_ = shifts;
   }
 
   Random& random_;
-  const bool is_alone_;
   const uint32_t words_, units_;
   const LaunchShape shape_;
   const CUfunction mix_, spin_;

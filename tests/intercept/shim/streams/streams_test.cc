@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <random>
@@ -161,6 +162,58 @@ TEST_F(StreamsTest, ACaptureInAContextThatIsGoneIsOver) {
   the_gpu->destroy(stream);
   streams().on_retained(0, kContext);
   launch_in_partition();
+}
+
+// A stream that another thread uses while the capture begins stays where it is. It goes when it
+// waits for an event of the capture, and so joins it, but not for another event.
+TEST_F(StreamsTest, AStreamThatJoinsACaptureIsWhereItIs) {
+  const CUstream captures = new_stream(false), joins = new_stream(false);
+  Stream& capturing = *streams().find(captures, Flavor::kLegacy);
+  Stream& joining = *streams().find(joins, Flavor::kLegacy);
+  const CUevent captured = the_gpu->new_event(), other = the_gpu->new_event();
+  visit(kSets, std::array{captures, joins});
+  for (const uint64_t groups : {1, 2}) {  // the first is where the process captures from now on
+    move_to(groups);
+    for (const CUstream stream : {captures, joins}) launch(stream);
+    {
+      Call call(*this, joins);
+      call.put();
+      streams().before_capture(capturing);
+    }
+    streams().begin_capture(capturing);
+    ASSERT_TRUE(streams().is_at_captures(capturing)) << groups;
+    ASSERT_EQ(streams().is_at_captures(joining), groups == 1);
+    streams().note_recorded(nullptr, captured);
+    streams().before_joining(joining, other);
+    EXPECT_EQ(streams().is_at_captures(joining), groups == 1);
+    streams().before_joining(joining, captured);
+    EXPECT_TRUE(streams().is_at_captures(joining)) << groups;
+    streams().end_capture(capturing);
+  }
+  EXPECT_EQ(broken(), std::vector<std::string>{});
+}
+
+// More than are remembered, of which none is taken for one that is not of a capture.
+TEST_F(StreamsTest, AStreamThatJoinsByOneOfManyEventsIsWhereTheCaptureIs) {
+  const CUstream captures = new_stream(false), joins = new_stream(false);
+  Stream& capturing = *streams().find(captures, Flavor::kLegacy);
+  Stream& joining = *streams().find(joins, Flavor::kLegacy);
+  visit(kSets, std::array{captures, joins});
+  streams().before_capture(capturing);
+  move_to(1);
+  for (const CUstream stream : {captures, joins}) launch(stream);
+  {
+    Call call(*this, joins);
+    call.put();
+    streams().before_capture(capturing);
+  }
+  streams().begin_capture(capturing);
+  ASSERT_FALSE(streams().is_at_captures(joining));
+  CUevent last = nullptr;
+  for (uint32_t i = 0; i < 2 * Streams::kMostCapturedEvents; ++i)
+    streams().note_recorded(nullptr, last = the_gpu->new_event());
+  streams().before_joining(joining, last);
+  EXPECT_TRUE(streams().is_at_captures(joining));
 }
 
 TEST_F(StreamsTest, AsManyStreamsAsEverComeOneAfterTheOther) {
