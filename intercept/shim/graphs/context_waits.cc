@@ -42,11 +42,11 @@ class Waiter {
   CUevent event_ = nullptr;
 };
 
-// Another thread's own default stream that is home again cannot be named, only asked for.
-bool wait_by_asking(Streams& all, Stream& stream) {
-  const auto is_home = [&] { return stream.is_own_at_home(); };
-  while (is_home() && !all.is_any_capturing()) {
-    if (all.is_empty(stream)) return true;
+// Another thread's own default stream that is home again cannot be named, and its graphs ran where
+// it was before.
+bool wait_by_asking(const Streams& all, Stream& stream) {
+  while (stream.is_own_at_home()) {
+    if (!all.is_leaving(stream)) return true;
     ::sched_yield();
   }
   return false;

@@ -165,6 +165,10 @@ bool Streams::is_left_behind(Stream& stream, Place target) {
            (alone.kind() != Stream::Kind::kNone &&
             (captures_.load(std::memory_order_seq_cst) != 0 || !is_at_rest(stream)));
   }
+  return is_leaving(stream);
+}
+
+bool Streams::is_leaving(Stream& stream) const {
   const Look look(stream);
   if (look.kind() == Stream::Kind::kNone) return false;
   if (!stream.is_leaving.load(std::memory_order_acquire)) return false;

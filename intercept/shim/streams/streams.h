@@ -195,6 +195,8 @@ class Streams {
   // Records the event behind all that is in line in the stream. False: it cannot be, as the stream
   // has ended, captures, or is another thread's own default stream at home.
   bool record_behind(Stream& stream, CUevent event);
+  // Returns true if something runs at a place where the stream was before.
+  bool is_leaving(Stream& stream) const;
   // Before the stream ends, or begins or joins a capture: `left` waits for the graphs that were
   // launched in it.
   void leave_graphs(Stream& stream);

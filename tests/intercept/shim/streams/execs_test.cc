@@ -253,6 +253,7 @@ TEST_F(ExecsTest, AWaitForTheContextWaitsForAllGraphsThatWereLaunchedAway) {
             if ((other.users & Stream::kMoving) != 0) return;  // it would wait until we are done
             std::thread([&] { launch_graph(all[1]); }).join();
           };
+          keep_busy(false);  // what is only asked for ends
           before_context_wait(streams(), nullptr);
           other_threads = {};
           const Work done = the_gpu->done();
@@ -270,6 +271,30 @@ TEST_F(ExecsTest, AWaitForTheContextWaitsForAllGraphsThatWereLaunchedAway) {
     }
   }
   EXPECT_GT(waited_for, 500u);
+}
+
+// Which this thread cannot name when it is home again.
+TEST_F(ExecsTest, AWaitForTheContextWaitsForAGraphInTheOwnStreamOfAnotherThread) {
+  for (const bool is_home_again : {false, true}) {
+    start_over();
+    graphs().on_instantiated(exec_, graph_, 0);
+    away_.clear();
+    launch_in_partition();
+    keep_busy(false);
+    std::thread([&] {
+      launch(GS_CU_STREAM_PER_THREAD);
+      keep_busy(true);
+      launch_graph(GS_CU_STREAM_PER_THREAD);
+      if (!is_home_again) return;
+      move_to(0);
+      launch(GS_CU_STREAM_PER_THREAD);
+    }).join();
+    ASSERT_EQ(away_.size(), 1u);
+    ASSERT_FALSE(the_gpu->done().has(away_[0]));
+    keep_busy(false);
+    before_context_wait(streams(), nullptr);
+    EXPECT_TRUE(the_gpu->done().has(away_[0])) << is_home_again;
+  }
 }
 
 // The driver gives objects of the program back when no graph and no executable graph has them.
