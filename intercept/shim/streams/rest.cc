@@ -108,6 +108,7 @@ bool Streams::is_empty(Stream& stream) {
 // cancelled in a call uses its stream for ever, though.
 bool Streams::record_behind(Stream& stream, CUevent event) {
   constexpr int kMostTries = 20'000;
+  constexpr uint64_t kPatienceNs = 10'000'000;  // a turn of the processor may be long
   const auto record = [&](Stream::Kind kind) {
     const CUstream there = stream.physical();
     const bool is_anothers = there == GS_CU_STREAM_PER_THREAD &&
@@ -117,7 +118,8 @@ bool Streams::record_behind(Stream& stream, CUevent event) {
     return kind != Stream::Kind::kNone && !is_anothers && !is_refused && !is_capturing(stream) &&
            driver_->cuEventRecord(event, there) == CUDA_SUCCESS;
   };
-  for (int tries = 0; tries < kMostTries; ++tries) {
+  const uint64_t begin = monotonic_ns();
+  for (int tries = 0; tries < kMostTries && monotonic_ns() - begin < kPatienceNs; ++tries) {
     const Alone alone(stream);
     if (alone.is_alone()) return record(alone.kind());
     ::sched_yield();
