@@ -30,6 +30,7 @@ class Waiter {
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
 
+  CUevent event() const { return event_; }  // null: the driver has none
   // Returns true when all has ended behind which `record` puts the event.
   template <class Record>
   bool wait(const Record& record) const {
@@ -42,10 +43,9 @@ class Waiter {
   CUevent event_ = nullptr;
 };
 
-// Another thread's own default stream that is home again cannot be named, and its graphs ran where
-// it was before.
+// One that is home again and cannot be used from here; its graphs ran where it was before.
 bool wait_by_asking(const Streams& all, Stream& stream) {
-  while (stream.is_own_at_home()) {
+  while (stream.place.load(std::memory_order_acquire) == 0) {
     if (!all.is_leaving(stream)) return true;
     ::sched_yield();
   }
@@ -66,20 +66,32 @@ void wait_for_graphs(Streams& all, Device& device) {
     return seen.load(std::memory_order_acquire) == launched;
   };
   std::optional<Waiter> waiter;
-  const auto wait = [&](const auto& record) {
+  const auto hand_over = [&](Stream& stream) {
     if (!waiter) waiter.emplace(functions);
-    return waiter->wait(record);
+    return waiter->event() != nullptr && all.hand_over(stream, waiter->event());
   };
+  const auto is_done = [&](const Stream& stream) {
+    return is_seen(stream.graphs_seen, stream.graphs.load(std::memory_order_acquire));
+  };
+  // All before the first wait, as what is launched meanwhile must not be waited for.
+  bool is_any_left = false;
   all.for_each_used(device, [&](Stream& stream) {
-    const uint32_t launched = stream.graphs.load(std::memory_order_acquire);
-    if (is_seen(stream.graphs_seen, launched)) return;
-    if (wait([&](CUevent event) { return all.record_behind(stream, event); }) ||
-        wait_by_asking(all, stream))
-      stream.graphs_seen.store(launched, std::memory_order_release);
+    if (!is_done(stream) && !hand_over(stream)) is_any_left = true;
   });
+  if (is_any_left)
+    all.for_each_used(device, [&](Stream& stream) {
+      const uint32_t launched = stream.graphs.load(std::memory_order_acquire);
+      if (is_seen(stream.graphs_seen, launched)) return;
+      if (wait_by_asking(all, stream))
+        stream.graphs_seen.store(launched, std::memory_order_release);
+      else
+        hand_over(stream);  // it has left home again
+    });
   // Last: a stream that ends meanwhile leaves its graphs there before it says that they are seen.
   const uint32_t left = device.left_graphs.load(std::memory_order_acquire);
-  if (!is_seen(device.left_graphs_seen, left) && wait([&](CUevent event) {
+  if (is_seen(device.left_graphs_seen, left)) return;
+  if (!waiter) waiter.emplace(functions);
+  if (waiter->wait([&](CUevent event) {
         return functions.cuEventRecord(event, device.left) == CUDA_SUCCESS;
       }))
     device.left_graphs_seen.store(left, std::memory_order_release);

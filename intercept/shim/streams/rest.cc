@@ -113,9 +113,10 @@ bool Streams::record_behind(Stream& stream, CUevent event) {
     const CUstream there = stream.physical();
     const bool is_anothers = there == GS_CU_STREAM_PER_THREAD &&
                              stream.owner.load(std::memory_order_relaxed) != thread_id();
-    // The legacy stream's home is behind all blocking streams, also those that capture.
-    const bool is_refused = kind == Stream::Kind::kLegacy && is_any_capturing();
-    return kind != Stream::Kind::kNone && !is_anothers && !is_refused && !is_capturing(stream) &&
+    // The legacy stream's home is behind all blocking streams, also those that capture, and what
+    // is put into one of them later would come behind the event.
+    return kind != Stream::Kind::kNone && !is_anothers && there != GS_CU_STREAM_LEGACY &&
+           !is_capturing(stream) &&
            driver_->cuEventRecord(event, there) == CUDA_SUCCESS;
   };
   const uint64_t begin = monotonic_ns();
@@ -126,6 +127,21 @@ bool Streams::record_behind(Stream& stream, CUevent event) {
   }
   const Look look(stream);
   return record(look.kind());
+}
+
+bool Streams::hand_over(Stream& stream, CUevent event) {
+  const uint32_t launched = stream.graphs.load(std::memory_order_acquire);
+  Device& device = *stream.device;
+  {
+    const Locked locked(device.lock);
+    if (!make_left(device)) return false;
+  }
+  if (!record_behind(stream, event) ||
+      driver_->cuStreamWaitEvent(device.left, event, 0) != CUDA_SUCCESS)
+    return false;
+  device.left_graphs.fetch_add(1, std::memory_order_relaxed);
+  stream.graphs_seen.store(launched, std::memory_order_release);  // after the line above
+  return true;
 }
 
 void Streams::leave_graphs(Stream& stream) {

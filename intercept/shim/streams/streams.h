@@ -192,9 +192,9 @@ class Streams {
   // Returns true if nothing of the stream runs; false also while any stream captures, when it must
   // not be asked, or another thread uses it.
   bool is_empty(Stream& stream);
-  // Records the event behind all that is in line in the stream. False: it cannot be, as the stream
-  // has ended, captures, or is another thread's own default stream at home.
-  bool record_behind(Stream& stream, CUevent event);
+  // `left` waits for all that is in line in the stream. False: it cannot, as the stream has ended,
+  // captures, or is at home and the legacy stream or another thread's own.
+  bool hand_over(Stream& stream, CUevent event);
   // Returns true if something runs at a place where the stream was before.
   bool is_leaving(Stream& stream) const;
   // Before the stream ends, or begins or joins a capture: `left` waits for the graphs that were
@@ -293,6 +293,7 @@ class Streams {
   bool has_stand_ins(Device& device, Partitions::Place place);
   bool make_stand_ins(Device& device, Partitions::Place place);
   bool make_left(Device& device);
+  bool record_behind(Stream& stream, CUevent event);
   void record_mark(Stream& stream);
   void note_left_work(Stream& stream);
   bool make_room(Device& device);

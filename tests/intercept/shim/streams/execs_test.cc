@@ -297,6 +297,112 @@ TEST_F(ExecsTest, AWaitForTheContextWaitsForAGraphInTheOwnStreamOfAnotherThread)
   }
 }
 
+// REVIEW 1: another thread captures meanwhile (its own, non-blocking stream).
+TEST_F(ExecsTest, ReviewLegacyGraphWhileAnotherCaptures) {
+  const CUstream captures = new_stream(false);
+  launch_in_partition();
+  const std::vector<CUstream> all{kLegacy, captures};
+  visit(kSets, all);
+  move_to(1);
+  for (const CUstream stream : all) launch(stream);
+  keep_busy(true);
+  launch_graph(kLegacy);
+  ASSERT_EQ(away_.size(), 1u);
+  Stream& capturing = *streams().find(captures, Flavor::kLegacy);
+  streams().before_capture(capturing);
+  streams().begin_capture(capturing);
+  before_context_wait(streams(), nullptr);
+  EXPECT_TRUE(the_gpu->done().has(away_[0]));
+  streams().end_capture(capturing);
+}
+
+// REVIEW 4: nothing else is launched behind it.
+TEST_F(ExecsTest, ReviewGraphOfADestroyedStream) {
+  for (const bool is_blocking : {false, true}) {
+    start_over();
+    graphs().on_instantiated(exec_, graph_, 0);
+    away_.clear();
+    const CUstream stream = new_stream(is_blocking);
+    launch_in_partition();
+    visit(kSets, std::vector<CUstream>{stream});
+    move_to(1);
+    launch(stream);
+    keep_busy(true);
+    launch_graph(stream);
+    ASSERT_EQ(away_.size(), 1u);
+    destroy_with_graphs(stream);
+    ASSERT_FALSE(the_gpu->done().has(away_[0]));
+    before_context_wait(streams(), nullptr);
+    EXPECT_TRUE(the_gpu->done().has(away_[0])) << is_blocking;
+    keep_busy(false);
+  }
+}
+
+// REVIEW 2: what another thread launches after the wait has begun is not waited for.
+TEST_F(ExecsTest, ReviewLaterGraphsAreNotWaitedFor) {
+  const CUstream one = new_stream(false), two = new_stream(false);
+  launch_in_partition();
+  visit(kSets, std::vector<CUstream>{one, two});
+  move_to(1);
+  for (const CUstream s : {one, two}) launch(s);
+  keep_busy(true);
+  launch_graph(one);
+  launch_graph(two);
+  ASSERT_EQ(away_.size(), 2u);
+  size_t late = 0;
+  bool is_waiting = false;
+  other_threads = [&] {
+    const Stream& a = *streams().find(one, Flavor::kLegacy);
+    const Stream& b = *streams().find(two, Flavor::kLegacy);
+    if ((a.users & Stream::kMoving) != 0 || (b.users & Stream::kMoving) != 0) return;
+    if (is_waiting || !(the_gpu->done().has(away_[0]) || the_gpu->done().has(away_[1]))) return;
+    is_waiting = true;  // the first wait has begun
+    Call call(*this, one);
+    late = call.number();
+    call.put();
+  };
+  before_context_wait(streams(), nullptr);
+  other_threads = {};
+  ASSERT_NE(late, 0u);
+  EXPECT_FALSE(the_gpu->done().has(late));
+}
+
+// REVIEW 3: the owner goes away again while another thread asks.
+TEST_F(ExecsTest, ReviewOwnStreamThatLeavesHomeAgain) {
+  launch_in_partition();
+  keep_busy(false);
+  std::atomic<int> step{0};
+  std::thread owner([&] {
+    launch(GS_CU_STREAM_PER_THREAD);
+    keep_busy(true);
+    launch_graph(GS_CU_STREAM_PER_THREAD);
+    move_to(0);
+    launch(GS_CU_STREAM_PER_THREAD);
+    step = 1;
+    while (step != 2) std::this_thread::yield();
+    move_to(1);
+    Stream& own = *streams().find(GS_CU_STREAM_PER_THREAD, Flavor::kLegacy);
+    for (int i = 0; i < 3000 && own.is_own_at_home(); ++i) {
+      launch(GS_CU_STREAM_PER_THREAD);
+      usleep(100);
+    }
+    step = own.is_own_at_home() ? 4 : 3;
+  });
+  while (step != 1) std::this_thread::yield();
+  ASSERT_EQ(away_.size(), 1u);
+  int asked = 0;
+  the_gpu->is_busy = [&] {
+    if (++asked == 3) {
+      step = 2;
+    }
+    return true;
+  };
+  before_context_wait(streams(), nullptr);
+  EXPECT_TRUE(the_gpu->done().has(away_[0]));
+  owner.join();
+  EXPECT_EQ(step, 3);
+}
+
 // The driver gives objects of the program back when no graph and no executable graph has them.
 TEST_F(ExecsTest, NothingHasTheObjectsOfAGraphAfterItsUpdate) {
   const CUstream stream = new_stream(false);
