@@ -3,6 +3,9 @@
 // a context by the way. On the program's thread. Part of wrappers.cc.
 #pragma once
 
+#include <type_traits>
+
+#include "intercept/shim/calls/told_calls.h"
 #include "intercept/shim/driver/lookup.h"
 #include "intercept/shim/graphs/context_waits.h"
 #include "intercept/shim/link/quiet.h"
@@ -21,12 +24,21 @@ inline CUcontext context_with(CUdeviceptr memory) {
 }
 
 // The driver waits for the work of the context to which the memory belongs, or of the current one.
-template <class... Parameters>
-void before_release(const Parameters&...) {
-  if (Streams* all = Streams::get()) before_context_wait(*all, nullptr);
+template <int index, class Thing>
+void before_release(Thing thing) {
+  Streams* const all = Streams::get();
+  if (all == nullptr) return;
+  CUcontext context = nullptr;
+  if constexpr (std::is_same_v<Thing, CUdeviceptr>)
+    context = context_with(thing);
+  else if constexpr (is_called<index>("cuMemFreeHost") || is_called<index>("cuMemHostUnregister"))
+    context = context_with(reinterpret_cast<CUdeviceptr>(thing));
+  before_context_wait(*all, context);
 }
-inline void before_release(CUdeviceptr memory) {
-  if (Streams* all = Streams::get()) before_context_wait(*all, context_with(memory));
+// A module is loaded.
+template <int index, class First, class Second, class... Rest>
+void before_release(First, Second, const Rest&...) {
+  if (Streams* all = Streams::get()) before_context_wait(*all, nullptr);
 }
 
 }  // namespace gpushare::shim

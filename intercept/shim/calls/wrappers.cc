@@ -230,7 +230,7 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
   }
 
   [[gnu::noinline]] static CUresult call_releasing(Parameters... arguments) {
-    before_release(arguments...);
+    before_release<index>(arguments...);
     return real<CUresult (*)(Parameters...)>(index)(arguments...);
   }
 
