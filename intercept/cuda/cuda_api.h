@@ -142,6 +142,7 @@ enum CUmemorytype : unsigned {
 };
 
 enum CUpointer_attribute : unsigned {
+  CU_POINTER_ATTRIBUTE_CONTEXT = 1,
   CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
   CU_POINTER_ATTRIBUTE_SYNC_MEMOPS = 6,  // as CU_CTX_SYNC_MEMOPS, for this memory
   CU_POINTER_ATTRIBUTE_IS_MANAGED = 8,

@@ -179,6 +179,9 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes,
       range ? runtime->contexts.find(reinterpret_cast<CUcontext>(range->context)) : nullptr;
   for (unsigned i = 0; i < count; ++i) {
     switch (attributes[i]) {
+      case CU_POINTER_ATTRIBUTE_CONTEXT:
+        *static_cast<CUcontext*>(values[i]) = owner ? owner->handle : nullptr;
+        break;
       case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *static_cast<CUmemorytype*>(values[i]) = !range             ? CUmemorytype{}
                                                  : range->is_device ? CU_MEMORYTYPE_DEVICE
@@ -196,6 +199,13 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes,
     }
   }
   return CUDA_SUCCESS;
+}
+
+CUresult cuPointerGetAttribute(void* value, CUpointer_attribute attribute, CUdeviceptr pointer) {
+  const Runtime* runtime = Runtime::get();
+  if (runtime == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (!runtime->memory.range_at(host(pointer))) return CUDA_ERROR_INVALID_VALUE;
+  return cuPointerGetAttributes(1, &attribute, &value, pointer);
 }
 
 CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t bytes) {
