@@ -58,33 +58,44 @@ void Streams::note_recorded(const Stream* stream, CUevent event) {
   if (stream != nullptr && !is_capturing(*stream)) return;
   const KeepErrno errno_of_the_program;
   const uint32_t number = captured_count_.fetch_add(1, std::memory_order_acq_rel);
-  if (number < kMostCapturedEvents)
-    captured_events_[number].store(event, std::memory_order_release);
+  captured_events_[number % kMostCapturedEvents].store(event, std::memory_order_release);
 }
 
 bool Streams::may_be_captured(CUevent event) const {
+  const uint32_t since = captured_since_.load(std::memory_order_acquire);
   const uint32_t count = captured_count_.load(std::memory_order_acquire);
-  if (count > kMostCapturedEvents) return true;
-  for (uint32_t i = 0; i < count; ++i)
-    if (captured_events_[i].load(std::memory_order_acquire) == event) return true;
+  if (count - since > kMostCapturedEvents) return true;
+  for (uint32_t i = since; i != count; ++i)
+    if (captured_events_[i % kMostCapturedEvents].load(std::memory_order_acquire) == event)
+      return true;
   return false;
 }
 
-// Another thread may use it in the moment in which it is to go.
+// Another thread may use it in the moment in which it is to go, and the driver may refuse to make a
+// stand-in for it.
 void Streams::before_joining(Stream& stream, CUevent event) {
-  constexpr int kMostTries = 1000;
+  constexpr int kMostTries = 1000, kMostWithoutStandIn = 10;
   if (stream.kind.load(std::memory_order_relaxed) == Stream::Kind::kLegacy ||
       (stream.is_used.load(std::memory_order_relaxed) && !may_be_captured(event)))
     return;
-  for (int tries = 0; tries < kMostTries && !is_at_captures(stream); ++tries) {
+  const Inside inside;
+  const AllowedInCaptures allowed(*driver_);
+  int without_stand_in = 0;
+  for (int tries = 0; tries < kMostTries && !is_at_captures(stream) && !is_capturing(stream);
+       ++tries) {
     if (tries != 0) ::sched_yield();
-    before_capture(stream);
+    move(stream, true);
+    if (stream.at[capture_place(*stream.device)].load(std::memory_order_relaxed) == nullptr &&
+        ++without_stand_in == kMostWithoutStandIn)
+      return;
   }
 }
 
 void Streams::count_capture() {
+  // Before it is counted, so that no event of another capture that begins now is left out.
+  const uint32_t count = captured_count_.load(std::memory_order_acquire);
   if (captures_.fetch_add(1, std::memory_order_seq_cst) == 0)
-    captured_count_.store(0, std::memory_order_release);  // those of earlier captures
+    captured_since_.store(count, std::memory_order_release);
 }
 
 void Streams::begin_capture(Stream& stream) {

@@ -59,7 +59,8 @@ void Streams::before_destroy(CUstream handle) {
     return forget_unknown();
   }
   Stream& stream = entry->stream;
-  stream.is_used.store(false, std::memory_order_relaxed);
+  // Who finds it no longer used finds the graphs that it has left (leave_graphs()).
+  stream.is_used.store(false, std::memory_order_release);
   stream.kind.store(Stream::Kind::kNone, std::memory_order_seq_cst);
   // A thread that found the stream before this may use it until it is done.
   while (stream.users.load(std::memory_order_seq_cst) != 0) ::sched_yield();

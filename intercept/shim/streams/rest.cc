@@ -116,8 +116,7 @@ bool Streams::record_behind(Stream& stream, CUevent event) {
     // The legacy stream's home is behind all blocking streams, also those that capture, and what
     // is put into one of them later would come behind the event.
     return kind != Stream::Kind::kNone && !is_anothers && there != GS_CU_STREAM_LEGACY &&
-           !is_capturing(stream) &&
-           driver_->cuEventRecord(event, there) == CUDA_SUCCESS;
+           !is_capturing(stream) && driver_->cuEventRecord(event, there) == CUDA_SUCCESS;
   };
   const uint64_t begin = monotonic_ns();
   for (int tries = 0; tries < kMostTries && monotonic_ns() - begin < kPatienceNs; ++tries) {

@@ -333,8 +333,9 @@ class Streams {
   bool is_driver_newer_;            // than hooks.def: then no partition is made
   std::atomic<uint32_t> captures_;  // streams that capture a graph; while any does, none moves
   std::atomic<CUstream> unknown_captures_[kMostUnknownCaptures];  // those that are left alone
-  std::atomic<uint32_t> captured_count_;  // of the next; more than there is room for: unknown
+  // Events of captures, so many so far; those of captures that are not over are not before since_.
   std::atomic<CUevent> captured_events_[kMostCapturedEvents];
+  std::atomic<uint32_t> captured_count_, captured_since_;
   std::atomic<int> other_contexts_;
   std::atomic<bool> has_built_graphs_;
   std::atomic<PlaceGone> place_gone_;        // null: nobody wants to know

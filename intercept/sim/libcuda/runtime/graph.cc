@@ -99,7 +99,7 @@ Runtime::Submitted GraphExec::launch(Runtime& runtime, const std::shared_ptr<Con
   std::vector<OperationPtr> all;
   for (const Step& step : steps_) all.push_back(step.operation);
   const auto submitted = make_child(std::move(all))->submit(runtime, context, stream);
-  stream.last_for_context = before;
+  if (stream.green != nullptr) stream.last_for_context = before;
   if (submitted.first == CUDA_SUCCESS) last_ = submitted.second;
   return submitted;
 }

@@ -36,8 +36,9 @@ struct Stream {
   uint32_t queue = 0;
   unsigned flags = CU_STREAM_DEFAULT;
   uint64_t last = 0;  // the sequence of the latest work; 0 when there was none
-  // The same without graphs, and without what only orders work: in a part of the GPU a wait for the
-  // whole context is over when this has ended, as on an H200 (bench/gpu/driver/waits.cc).
+  // The same without waits, which are over when what they wait for has ended, and in a part of the
+  // GPU without recordings and graphs: a wait for the whole context is over when this has ended, as
+  // on an H200 (bench/gpu/driver/waits.cc).
   uint64_t last_for_context = 0;
   // How far this stream and the legacy stream wait for each other already.
   uint64_t legacy_waits_for = 0;  // a value of this stream's `last`

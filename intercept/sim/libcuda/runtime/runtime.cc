@@ -206,7 +206,7 @@ Result<> Runtime::enqueue(Context& context, Stream& stream, Work work, Effect ef
   }
   if (auto sent = client_->submit(work); !sent) return sent;
   stream.last = work.sequence;
-  if (work.kind != WorkKind::kMarker && work.kind != WorkKind::kWait)
+  if (work.kind != WorkKind::kWait && (work.kind != WorkKind::kMarker || stream.green == nullptr))
     stream.last_for_context = work.sequence;
   return {};
 }
@@ -252,9 +252,8 @@ std::vector<uint64_t> Runtime::pending(Context& context, const Stream& stream) {
 
 std::vector<uint64_t> Runtime::pending(Context& context) {
   const std::lock_guard lock(context.order);
-  std::vector<uint64_t> sequences{context.legacy->last};
-  for (const auto& stream : context.streams)
-    sequences.push_back(stream->green == nullptr ? stream->last : stream->last_for_context);
+  std::vector<uint64_t> sequences{context.legacy->last_for_context};
+  for (const auto& stream : context.streams) sequences.push_back(stream->last_for_context);
   return sequences;
 }
 

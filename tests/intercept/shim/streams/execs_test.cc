@@ -298,7 +298,7 @@ TEST_F(ExecsTest, AWaitForTheContextWaitsForAGraphInTheOwnStreamOfAnotherThread)
 }
 
 // REVIEW 1: another thread captures meanwhile (its own, non-blocking stream).
-TEST_F(ExecsTest, ReviewLegacyGraphWhileAnotherCaptures) {
+TEST_F(ExecsTest, AWaitForTheContextWaitsForAGraphInTheLegacyStreamWhileAnotherOneCaptures) {
   const CUstream captures = new_stream(false);
   launch_in_partition();
   const std::vector<CUstream> all{kLegacy, captures};
@@ -317,7 +317,7 @@ TEST_F(ExecsTest, ReviewLegacyGraphWhileAnotherCaptures) {
 }
 
 // REVIEW 4: nothing else is launched behind it.
-TEST_F(ExecsTest, ReviewGraphOfADestroyedStream) {
+TEST_F(ExecsTest, AWaitForTheContextWaitsForAGraphWhoseStreamHasEnded) {
   for (const bool is_blocking : {false, true}) {
     start_over();
     graphs().on_instantiated(exec_, graph_, 0);
@@ -339,7 +339,7 @@ TEST_F(ExecsTest, ReviewGraphOfADestroyedStream) {
 }
 
 // REVIEW 2: what another thread launches after the wait has begun is not waited for.
-TEST_F(ExecsTest, ReviewLaterGraphsAreNotWaitedFor) {
+TEST_F(ExecsTest, AWaitForTheContextDoesNotWaitForWhatIsLaunchedMeanwhile) {
   const CUstream one = new_stream(false), two = new_stream(false);
   launch_in_partition();
   visit(kSets, std::vector<CUstream>{one, two});
@@ -368,7 +368,7 @@ TEST_F(ExecsTest, ReviewLaterGraphsAreNotWaitedFor) {
 }
 
 // REVIEW 3: the owner goes away again while another thread asks.
-TEST_F(ExecsTest, ReviewOwnStreamThatLeavesHomeAgain) {
+TEST_F(ExecsTest, AWaitForTheContextWaitsForAnOwnStreamThatLeavesHomeAgain) {
   launch_in_partition();
   keep_busy(false);
   std::atomic<int> step{0};
