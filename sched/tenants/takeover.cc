@@ -13,6 +13,17 @@ void clear(Slot<T>& slot) {
   if (is_written(slot)) write_record(slot, T{});
 }
 
+// Leaves what was set, and what the tenant has used so far, with which the next agent goes on
+// (published_use()).
+void clear_present(Slot<TenantRecord>& slot) {
+  if (!is_written(slot)) return;
+  TenantRecord record = read_record(slot).value_or(TenantRecord());
+  record.process_count = 0;
+  record.memory_bytes = 0;
+  for (TenantGpuUse& use : record.gpu) use = {.gpu_time_ns = use.gpu_time_ns};
+  write_record(slot, record);
+}
+
 // What systemd or `gpushare run --scope` made for one program is not used again.
 bool goes_when_empty(const std::string& cgroup) { return cgroup.ends_with(".scope"); }
 
@@ -35,7 +46,7 @@ void clear_gpus(Region& region) {
 
 void clear_records(Region& region) {
   clear_gpus(region);
-  for (TenantSlot& tenant : region.tenants) clear(tenant.record);
+  for (TenantSlot& tenant : region.tenants) clear_present(tenant.record);
   clear(region.agent);
 }
 

@@ -18,7 +18,8 @@ void end_the_dead(Tenants& tenants, const ProcReader& processes);
 
 // Clears the records of GPUs and of the processes on them: the region of an agent without a GPU.
 void clear_gpus(Region& region);
-// Clears all records of an agent that ends. The ledger and the roster stay.
+// Clears all records of an agent that ends. The ledger and the roster stay, and of each tenant what
+// was set and what it has used.
 void clear_records(Region& region);
 // Says how an agent has ended, for `gpushare status`.
 void write_ending(Region& region, uint32_t agent_pid, EndingKind kind, uint32_t code, Time now);

@@ -256,11 +256,23 @@ TEST_F(TakeoverTest, ATenantThatOnlyAnOldFileNamedGoes) {
 TEST_F(TakeoverTest, ACleanStopKeepsWhatWasSetAndClearsWhatWasSeen) {
   set("batch", {{"weight", "50"}});
   write_record(region_->processes[3].record, {.pid = 7});
+  TenantRecord used{.name = "batch", .process_count = 2, .throttled_ns = 5, .memory_bytes = 9};
+  used.gpu[1] = {.gpu_time_ns = 8};
+  used.iteration_counts[2] = 4;
+  write_record(region_->tenants[2].record, used);
   write_ending(*region_, 4711, EndingKind::kStopped, 0, Time(5s));
   clear_records(*region_);
   next({});
   EXPECT_EQ(tenant("batch").settings.weight, 50u);
   EXPECT_EQ(read_record(region_->processes[3].record)->pid, 0);
+  const auto kept = read_record(region_->tenants[2].record);
+  ASSERT_TRUE(kept);
+  EXPECT_STREQ(kept->name, "batch") << "and the next agent counts on from here";
+  EXPECT_EQ(kept->throttled_ns, 5u);
+  EXPECT_EQ(kept->gpu[1].gpu_time_ns, 8u);
+  EXPECT_EQ(kept->iteration_counts[2], 4u);
+  EXPECT_EQ(kept->process_count, 0u);
+  EXPECT_EQ(kept->memory_bytes, 0u);
   EXPECT_EQ(read_record(region_->ending)->agent_pid, 4711u);
 }
 

@@ -135,7 +135,8 @@ def declare(page):
         m.do(command)
         m.says("rpm -qlp build/rpm/RPMS/x86_64/gpushare-0.1.0-1.x86_64.rpm", "/usr/sbin/gpushared")
 
-    page.test("make test-install", skip="this is it")(lambda: None)
+    page.test(["make test-install", "make test-install RELEASE=noble"], skip="this is it")(lambda: None)
+    page.test("make test-kernel-matrix", skip="it starts virtual machines, and is a test of its own")(lambda: None)
     page.test(["mokutil --sb-state", "mokutil --import /var/lib/dkms/mok.pub", "reboot",
                "mokutil --test-key /var/lib/dkms/mok.pub"], skip=FIRMWARE)(lambda: None)
     page.test(["modprobe gpushare", "rmmod gpushare"], skip="no module can be loaded into this kernel; tests/kernel/guest/module.sh does it in QEMU")(lambda: None)
