@@ -2,9 +2,8 @@
 // graphs: what the driver does with graphs and parts of the GPU, on which the copies of graphs rest
 // that the shim makes (intercept/shim/graphs). First on how many SMs the kernel of a graph runs, by
 // how it came into the graph; then what the driver answers where a kernel is to be changed from
-// another part; then for which waits of the host a graph has ended when they return; then what a
-// copy of a graph of N kernels in a row costs, in microseconds of the host, as the shim makes it.
-// It needs a real GPU.
+// another part; then what a copy of a graph of N kernels in a row costs, in microseconds of the
+// host, as the shim makes it. It needs a real GPU.
 #include <bit>
 #include <vector>
 

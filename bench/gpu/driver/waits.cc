@@ -108,7 +108,6 @@ class Work {
     check(cuGraphDestroy(graph), "cuGraphDestroy");
     return exec;
   }
-  void launch_note(CUstream stream) { launch(note_, {1, 1}, stream, list_.on_gpu, 1u); }
   void spin(CUstream stream) {
     launch(spin_, {1, 32}, stream, sink_, 1u, units_, kernels::kRound.mul, kernels::kRound.add, 1u,
            0u);

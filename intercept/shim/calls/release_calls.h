@@ -27,7 +27,7 @@ inline CUcontext context_with(CUdeviceptr memory) {
 template <int index, class Thing>
 void before_release(Thing thing) {
   Streams* const all = Streams::get();
-  if (all == nullptr || thing == Thing{}) return;  // nothing goes
+  if (all == nullptr || !all->has_graphs() || thing == Thing{}) return;  // null: nothing goes
   CUcontext context = nullptr;
   if constexpr (std::is_same_v<Thing, CUdeviceptr>)
     context = context_with(thing);

@@ -128,6 +128,12 @@ bool Streams::record_behind(Stream& stream, CUevent event) {
   return record(look.kind());
 }
 
+// `left` waits for the first `graphs` of the stream now.
+void Streams::note_left(Stream& stream, uint32_t graphs) {
+  stream.device->left_graphs.fetch_add(1, std::memory_order_relaxed);
+  stream.graphs_seen.store(graphs, std::memory_order_release);  // after the line above
+}
+
 bool Streams::hand_over(Stream& stream, CUevent event) {
   const uint32_t launched = stream.graphs.load(std::memory_order_acquire);
   Device& device = *stream.device;
@@ -138,8 +144,7 @@ bool Streams::hand_over(Stream& stream, CUevent event) {
   if (!record_behind(stream, event) ||
       driver_->cuStreamWaitEvent(device.left, event, 0) != CUDA_SUCCESS)
     return false;
-  device.left_graphs.fetch_add(1, std::memory_order_relaxed);
-  stream.graphs_seen.store(launched, std::memory_order_release);  // after the line above
+  note_left(stream, launched);
   return true;
 }
 
@@ -150,10 +155,8 @@ void Streams::leave_graphs(Stream& stream) {
   const Inside inside;
   const AllowedInCaptures allowed(*driver_);
   const Locked locked(device.lock);
-  if (!make_left(device) || is_capturing(stream) || !chain(stream, stream.physical(), device.left))
-    return;
-  device.left_graphs.fetch_add(1, std::memory_order_relaxed);
-  stream.graphs_seen.store(launched, std::memory_order_release);  // after the line above
+  if (make_left(device) && !is_capturing(stream) && chain(stream, stream.physical(), device.left))
+    note_left(stream, launched);
 }
 
 bool Streams::has_stand_ins(Device& device, Place place) {

@@ -192,6 +192,13 @@ class Streams {
   // Returns true if nothing of the stream runs; false also while any stream captures, when it must
   // not be asked, or another thread uses it.
   bool is_empty(Stream& stream);
+  // Returns true if graphs were launched in streams that were away, on any device.
+  bool has_graphs() const {
+    bool is_any = false;
+    for (int i = device_count_.load(std::memory_order_acquire); i-- > 0;)
+      is_any |= devices_[i].has_graphs.load(std::memory_order_acquire);
+    return is_any;
+  }
   // `left` waits for all that is in line in the stream. False: it cannot, as the stream has ended,
   // captures, or is at home and the legacy stream or another thread's own.
   bool hand_over(Stream& stream, CUevent event);
@@ -294,6 +301,7 @@ class Streams {
   bool make_stand_ins(Device& device, Partitions::Place place);
   bool make_left(Device& device);
   bool record_behind(Stream& stream, CUevent event);
+  static void note_left(Stream& stream, uint32_t graphs);
   void record_mark(Stream& stream);
   void note_left_work(Stream& stream);
   bool make_room(Device& device);

@@ -184,6 +184,12 @@ class ExecsTest : public StreamsTest {
     graphs().forget_stream(*streams().find(stream, Flavor::kLegacy));
     destroy(stream);
   }
+  // With the same graph, which was not launched yet.
+  void begin_anew() {
+    start_over();
+    graphs().on_instantiated(exec_, graph_, 0);
+    away_.clear();
+  }
   // The launches of the graph come one after the other.
   bool are_in_order() const {
     for (size_t i = 1; i < launches_.size(); ++i)
@@ -225,9 +231,7 @@ TEST_F(ExecsTest, LaunchesInStreamsAndPlacesOfAllKindsAreInOrder) {
 TEST_F(ExecsTest, AWaitForTheContextWaitsForAllGraphsThatWereLaunchedAway) {
   size_t waited_for = 0;
   for (unsigned seed = 1; seed <= 15; ++seed) {
-    start_over();
-    graphs().on_instantiated(exec_, graph_, 0);
-    away_.clear();
+    begin_anew();
     std::minstd_rand random(seed);
     std::vector<CUstream> all = new_streams();
     all.push_back(GS_CU_STREAM_PER_THREAD);
@@ -276,9 +280,7 @@ TEST_F(ExecsTest, AWaitForTheContextWaitsForAllGraphsThatWereLaunchedAway) {
 // Which this thread cannot name when it is home again.
 TEST_F(ExecsTest, AWaitForTheContextWaitsForAGraphInTheOwnStreamOfAnotherThread) {
   for (const bool is_home_again : {false, true}) {
-    start_over();
-    graphs().on_instantiated(exec_, graph_, 0);
-    away_.clear();
+    begin_anew();
     launch_in_partition();
     keep_busy(false);
     std::thread([&] {
@@ -297,7 +299,7 @@ TEST_F(ExecsTest, AWaitForTheContextWaitsForAGraphInTheOwnStreamOfAnotherThread)
   }
 }
 
-// REVIEW 1: another thread captures meanwhile (its own, non-blocking stream).
+// The other one captures a non-blocking stream, which does not concern the legacy stream.
 TEST_F(ExecsTest, AWaitForTheContextWaitsForAGraphInTheLegacyStreamWhileAnotherOneCaptures) {
   const CUstream captures = new_stream(false);
   launch_in_partition();
@@ -316,12 +318,10 @@ TEST_F(ExecsTest, AWaitForTheContextWaitsForAGraphInTheLegacyStreamWhileAnotherO
   streams().end_capture(capturing);
 }
 
-// REVIEW 4: nothing else is launched behind it.
+// With nothing behind it that is waited for anyway.
 TEST_F(ExecsTest, AWaitForTheContextWaitsForAGraphWhoseStreamHasEnded) {
   for (const bool is_blocking : {false, true}) {
-    start_over();
-    graphs().on_instantiated(exec_, graph_, 0);
-    away_.clear();
+    begin_anew();
     const CUstream stream = new_stream(is_blocking);
     launch_in_partition();
     visit(kSets, std::vector<CUstream>{stream});
@@ -338,7 +338,7 @@ TEST_F(ExecsTest, AWaitForTheContextWaitsForAGraphWhoseStreamHasEnded) {
   }
 }
 
-// REVIEW 2: what another thread launches after the wait has begun is not waited for.
+// It may need what this thread does after its wait.
 TEST_F(ExecsTest, AWaitForTheContextDoesNotWaitForWhatIsLaunchedMeanwhile) {
   const CUstream one = new_stream(false), two = new_stream(false);
   launch_in_partition();
@@ -367,7 +367,7 @@ TEST_F(ExecsTest, AWaitForTheContextDoesNotWaitForWhatIsLaunchedMeanwhile) {
   EXPECT_FALSE(the_gpu->done().has(late));
 }
 
-// REVIEW 3: the owner goes away again while another thread asks.
+// While this thread asks whether its graph has ended.
 TEST_F(ExecsTest, AWaitForTheContextWaitsForAnOwnStreamThatLeavesHomeAgain) {
   launch_in_partition();
   keep_busy(false);
@@ -392,9 +392,7 @@ TEST_F(ExecsTest, AWaitForTheContextWaitsForAnOwnStreamThatLeavesHomeAgain) {
   ASSERT_EQ(away_.size(), 1u);
   int asked = 0;
   the_gpu->is_busy = [&] {
-    if (++asked == 3) {
-      step = 2;
-    }
+    if (++asked == 3) step = 2;
     return true;
   };
   before_context_wait(streams(), nullptr);
