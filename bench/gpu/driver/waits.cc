@@ -155,7 +155,9 @@ struct Things {
   CUdeviceptr mapped = 0;
   CUevent event = nullptr;
   CUstream stream = nullptr;
-  void *array = nullptr, *library = nullptr, *pool = nullptr;
+  void *array = nullptr, *mipmaps = nullptr, *library = nullptr, *kernel = nullptr, *pool = nullptr;
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
 };
 
 constexpr const char* kModule = R"(
@@ -216,6 +218,25 @@ std::vector<Call> calls_of(Things& t, const GpuSession& session, const Place& pl
   const auto end_array = [&t] {
     check(called<CUresult(void*)>("cuArrayDestroy")(t.array), "cuArrayDestroy");
   };
+  const auto make_mipmaps = [&t] {
+    struct {
+      size_t width, height, depth;
+      int format;
+      unsigned channels, flags;
+    } const of_floats{1024, 1024, 0, 0x20, 1, 0};
+    check(called<CUresult(void**, const void*, unsigned)>("cuMipmappedArrayCreate")(
+              &t.mipmaps, &of_floats, 2),
+          "cuMipmappedArrayCreate");
+  };
+  const auto end_mipmaps = [&t] {
+    check(called<CUresult(void*)>("cuMipmappedArrayDestroy")(t.mipmaps), "cuMipmappedArrayDestroy");
+  };
+  const auto allocate_managed = [&t] {
+    constexpr unsigned kGlobal = 1;
+    check(called<CUresult(CUdeviceptr*, size_t, unsigned)>("cuMemAllocManaged")(&t.memory, kBytes,
+                                                                                kGlobal),
+          "cuMemAllocManaged");
+  };
   const auto load_library = [&t] {
     using Load = CUresult(void**, const void*, void*, void*, unsigned, void*, void*, unsigned);
     check(called<Load>("cuLibraryLoadData")(&t.library, kModule, nullptr, nullptr, 0, nullptr,
@@ -224,6 +245,12 @@ std::vector<Call> calls_of(Things& t, const GpuSession& session, const Place& pl
     void* module = nullptr;
     check(called<CUresult(void**, void*)>("cuLibraryGetModule")(&module, t.library),
           "cuLibraryGetModule");
+    check(called<CUresult(void**, void*, const char*)>("cuLibraryGetKernel")(&t.kernel, t.library,
+                                                                             "nothing"),
+          "cuLibraryGetKernel");
+  };
+  const auto first_launch = [&t] {  // a kernel may be loaded only when it is launched
+    launch(static_cast<CUfunction>(t.kernel), {1, 1}, t.stream);
   };
   const auto unload_library = [&t] {
     check(called<CUresult(void*)>("cuLibraryUnload")(t.library), "cuLibraryUnload");
@@ -246,6 +273,19 @@ std::vector<Call> calls_of(Things& t, const GpuSession& session, const Place& pl
   const auto end_pool = [&t] {
     check(called<CUresult(void*)>("cuMemPoolDestroy")(t.pool), "cuMemPoolDestroy");
   };
+  const auto trim_pool = [&t] {
+    check(called<CUresult(void*, size_t)>("cuMemPoolTrimTo")(t.pool, 0), "cuMemPoolTrimTo");
+  };
+  const auto reset_l2 = [] {
+    check(called<CUresult()>("cuCtxResetPersistingL2Cache")(), "cuCtxResetPersistingL2Cache");
+  };
+  const auto stop_profiler = [] { check(called<CUresult()>("cuProfilerStop")(), "cuProfilerStop"); };
+  const auto make_graph = [&t] { check(cuGraphCreate(&t.graph, 0), "cuGraphCreate"); };
+  const auto instantiate = [&t] {
+    check(cuGraphInstantiateWithFlags(&t.exec, t.graph, 0), "cuGraphInstantiateWithFlags");
+  };
+  const auto end_exec = [&t] { check(cuGraphExecDestroy(t.exec), "cuGraphExecDestroy"); };
+  const auto end_graph = [&t] { check(cuGraphDestroy(t.graph), "cuGraphDestroy"); };
   const auto make_stream = [&t] {
     check(cuStreamCreate(&t.stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
   };
@@ -294,9 +334,20 @@ std::vector<Call> calls_of(Things& t, const GpuSession& session, const Place& pl
       {"cuModuleLoadData", nothing, load, unload},
       {"cuModuleUnload", load, unload, nothing},
       {"cuArrayDestroy", make_array, end_array, nothing},
+      {"cuMipmappedArrayDestroy", make_mipmaps, end_mipmaps, nothing},
+      {"cuMemAllocManaged", nothing, allocate_managed, release},
+      {"cuMemFree of managed memory", allocate_managed, release, nothing},
       {"cuLibraryUnload", load_library, unload_library, nothing},
+      {"cuLaunchKernel of a new kernel in another stream",
+       [=] { load_library(), make_stream(); }, first_launch,
+       [=] { end_stream(), unload_library(); }},
       {"cuCtxSetLimit of the stack", nothing, deepen, nothing},
+      {"cuCtxResetPersistingL2Cache", nothing, reset_l2, nothing},
+      {"cuProfilerStop", nothing, stop_profiler, nothing},
+      {"cuMemPoolTrimTo", make_pool, trim_pool, end_pool},
       {"cuMemPoolDestroy", make_pool, end_pool, nothing},
+      {"cuGraphInstantiate", make_graph, instantiate, [=] { end_exec(), end_graph(); }},
+      {"cuGraphExecDestroy", [=] { make_graph(), instantiate(); }, end_exec, end_graph},
       {"cuStreamDestroy of another", make_stream, end_stream, nothing},
   };
 }
@@ -313,6 +364,7 @@ int run(const Settings& s) {
   CUevent after = nullptr;
   check(cuEventCreate(&after, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
   const CUdeviceptr word = session.new_zeroed(sizeof(uint32_t));
+  const CUstream waiting = session.new_stream();
   for (const Place& place : places) {
     const CUgraphExec own = work.graph(place.stream), foreign = work.graph(other.stream);
     CUstream blocking = nullptr;
@@ -337,6 +389,11 @@ int run(const Settings& s) {
         {"a graph and a wait for an event behind it",
          [&] {
            launch(own), check(cuStreamWaitEvent(place.stream, after, 0), "cuStreamWaitEvent");
+         }},
+        {"a graph and a wait for it in a stream of the whole GPU",
+         [&] {
+           launch(own), check(cuEventRecord(after, place.stream), "cuEventRecord");
+           check(cuStreamWaitEvent(waiting, after, 0), "cuStreamWaitEvent");
          }},
         {"a graph and a value written behind it",
          [&] {
