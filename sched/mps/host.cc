@@ -4,17 +4,20 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "sched/mps/command_run.h"
+#include "shmctl/base/aside.h"
 #include "shmctl/base/fd.h"
 #include "shmctl/base/pidfd.h"
 #include "shmctl/base/proc_stat.h"
@@ -24,6 +27,7 @@ namespace {
 
 constexpr const char* kStart = "start MPS";
 constexpr const char* kAsk = "ask MPS";
+constexpr const char* kCopy = "copy the files of an MPS client";
 constexpr const char* kVisible = "CUDA_VISIBLE_DEVICES";
 constexpr const char* kPipes = "CUDA_MPS_PIPE_DIRECTORY";
 constexpr const char* kLogs = "CUDA_MPS_LOG_DIRECTORY";
@@ -44,6 +48,20 @@ std::optional<std::string> variable(pid_t pid, std::string_view name) {
       return std::string(entry.substr(name.size() + 1));
   }
   return std::nullopt;
+}
+
+// The names in a folder of descriptors. A process can have a million: what is looked through of
+// them on the agent's thread is bounded, and what CUDA opens comes early.
+std::vector<int> numbers_of(const std::string& folder) {
+  constexpr std::size_t kMostLooked = 4096;
+  std::vector<int> numbers;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error)) {
+    if (numbers.size() == kMostLooked) break;
+    numbers.push_back(std::atoi(at->path().filename().c_str()));
+  }
+  return numbers;
 }
 
 // A process of another user could pretend to be the daemon.
@@ -143,6 +161,41 @@ class SystemMpsHost final : public MpsHost {
     const uint64_t started = start_ticks_of(pid);
     if (started == 0) return std::nullopt;
     return ProcessId{pid, started};
+  }
+
+  Result<std::vector<Fd>> copy_memory_files(const ProcessId& process) override {
+    auto pidfd = open_pidfd(process.pid, process.start_ticks, kCopy);
+    if (!pidfd) return std::unexpected(pidfd.error());
+    struct stat device{};
+    std::vector<Fd> copies;
+    if (::stat(paths_.memory_manager.c_str(), &device) != 0) return copies;
+    const std::string folder = "/proc/" + std::to_string(process.pid) + "/fd";
+    for (const int number : numbers_of(folder)) {
+      if (copies.size() == kMostFiles) break;
+      // The device tells, not the name, which is the process's own to choose.
+      struct stat file{};
+      if (::stat((folder + "/" + std::to_string(number)).c_str(), &file) != 0 ||
+          !S_ISCHR(file.st_mode) || file.st_rdev != device.st_rdev)
+        continue;
+      Fd copy(static_cast<int>(::syscall(SYS_pidfd_getfd, pidfd->get(), number, 0)));
+      if (!copy.is_open() && errno == EBADF) continue;  // it was closed meanwhile
+      if (!copy.is_open()) return errno_error(kCopy, std::to_string(process.pid));
+      // Another file may have come in its place meanwhile.
+      if (::fstat(copy.get(), &file) == 0 && S_ISCHR(file.st_mode) &&
+          file.st_rdev == device.st_rdev)
+        copies.push_back(std::move(copy));
+    }
+    return copies;
+  }
+
+  void close_aside(std::vector<Fd> files) override {
+    if (files.empty()) return;
+    // A std::function can be copied, files cannot.
+    const auto shared = std::make_shared<std::vector<Fd>>(std::move(files));
+    start_aside<bool>([shared] {
+      shared->clear();
+      return true;
+    });
   }
 
   bool has_ended(const ProcessId& process) override {

@@ -7,10 +7,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "intercept/event.h"
 #include "shmctl/base/clock.h"
 #include "shmctl/base/error.h"
+#include "shmctl/base/fd.h"
 
 namespace gpushare {
 
@@ -47,11 +49,19 @@ class MpsHost {
   virtual std::optional<ProcessId> bearer(pid_t pid) = 0;
   // Returns true if the process has ended, also while its parent has not reaped it yet.
   virtual bool has_ended(const ProcessId& process) = 0;
+
+  // Duplicates what the process has open of the driver's memory manager, at most kMostFiles.
+  // Errors: no_such_process when it has ended; operation_not_permitted.
+  static constexpr std::size_t kMostFiles = 8;  // CUDA has two (H200, driver 580.159.04)
+  virtual Result<std::vector<Fd>> copy_memory_files(const ProcessId& process) = 0;
+  // Closes them on another thread: the driver may take seconds.
+  virtual void close_aside(std::vector<Fd> files) = 0;
 };
 
 struct MpsPaths {
   std::string program = "nvidia-cuda-mps-control";  // a path, or a name that is looked for in $PATH
   std::string pipe_directory, log_directory;
+  std::string memory_manager = "/dev/nvidia-uvm";
 };
 
 // The machine's.

@@ -48,7 +48,8 @@ void MpsLink::want(std::optional<std::string> gpus, bool has_all_users) {
 }
 
 Time MpsLink::step(Time now) {
-  if (!wanted_ && !daemon_ && has_looked_ && run_ == Run::kNone) return Time::max();
+  const bool is_off = !wanted_ && !daemon_ && has_looked_ && run_ == Run::kNone;
+  if (is_off && files_.is_empty()) return Time::max();
   has_looked_ = true;
   if (run_ != Run::kNone)
     if (const auto answer = host_->finished(now))
@@ -56,9 +57,9 @@ Time MpsLink::step(Time now) {
 
   const auto daemon = host_->daemon();
   note_daemon(daemon);
-  for (const MpsIncident& incident :
-       clients_.step(now, [&](const ProcessId& process) { return host_->has_ended(process); }))
-    tell(incident);
+  const auto has_ended = [&](const ProcessId& process) { return host_->has_ended(process); };
+  files_.step(now, has_ended);
+  for (const MpsIncident& incident : clients_.step(now, has_ended)) tell(incident);
   if (count_) count_ = clients_.count();
   if (clients_.take_news()) plan_.ask_soon();
   if (std::exchange(is_expecting_, false)) comes_at_ = now + kToConnect;
@@ -79,7 +80,10 @@ Time MpsLink::step(Time now) {
   status_.pid = daemon ? daemon->process.pid : 0;
   status_.pipe_directory = host_->pipe_directory();
   status_.clients = static_cast<uint32_t>(clients_.count());
-  return run_ == Run::kNone ? plan_.next() : std::min(plan_.next(), now + MpsPlan::kStartLook);
+  Time next = plan_.next();
+  if (run_ != Run::kNone) next = std::min(next, now + MpsPlan::kStartLook);
+  if (!files_.is_empty()) next = std::min(next, now + MpsPlan::kLook);
+  return next;
 }
 
 void MpsLink::note_daemon(const std::optional<MpsDaemon>& daemon) {
@@ -170,6 +174,7 @@ void MpsLink::take_clients(const std::string& text) {
   std::vector<ProcessId> clients;
   for (const pid_t pid : pids_in(text))
     if (const auto client = host_->bearer(pid)) clients.push_back(*client);
+  for (const ProcessId& client : clients) files_.keep(client);
   const bool has_fault = text.find("FAULT") != std::string::npos;
   clients_.update(servers_.back(), has_fault, clients, describe_);
   count_ = clients_.count();

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "sched/mps/client_files.h"
 #include "sched/mps/clients.h"
 #include "sched/mps/host.h"
 #include "sched/mps/plan.h"
@@ -45,6 +46,14 @@ class MpsLink {
   // The directory of the daemon's pipes for a process that starts to use the driver now; empty: it
   // must not become a client. See may_be_client().
   std::string pipe_for(const ProcessId& process);
+  // A process that was given that directory has a context: it is a client from now on, and does the
+  // others no harm when it dies (sched/mps/client_files.h).
+  void note_context(const ProcessId& process) { files_.keep(process); }
+  // Which of them are still on a GPU, as far as is seen.
+  void note_leaving(Time now, const ClientFiles::IsThere& is_there) {
+    files_.note_leaving(now, is_there);
+  }
+
   // Returns true for a client, as far as is known.
   bool is_client(const ProcessId& process) const { return clients_.contains(process); }
 
@@ -74,6 +83,7 @@ class MpsLink {
   const MpsClients::Describe describe_;
   MpsPlan plan_;
   MpsClients clients_;
+  ClientFiles files_{*host_};
   std::optional<std::string> wanted_;
   bool has_all_users_ = true;
   std::optional<MpsDaemon> daemon_;  // as of the last step

@@ -133,6 +133,7 @@ class ShimLink final : public ShimProcesses {
   struct Came {
     LeastPartition shown{};  // their partition, where that is shown to them
     std::string program;     // the name of their command
+    bool may_be_client = false;  // of our MPS server
   };
   std::map<ProcessId, Came> came_;
   std::set<ProcessId> halted_;  // frozen by the last step's decisions, in whichever way

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a client of NVIDIA's MPS that is killed does to another one: mps_kills.py BUILD [--out FILE] [--keep S]
 
-No agent runs, so that what is seen is MPS's own. Two clients keep the GPU busy; one is killed while it has kernels there.
+No agent runs, so that what is seen is MPS's own; with --agent gpushared does, and they are clients of its server. Two clients keep the GPU busy; one is killed while it has kernels there.
 Of each kind of kernel, how often the other one came to its end, and how many Xid errors the driver reported meanwhile.
 With --keep this script holds copies of the killed client's driver files, those of the driver's memory manager
 (nvidia-uvm), the others, or all, for so many seconds longer: does the driver take memory away from running kernels when
@@ -25,9 +25,11 @@ import rig
 from record import Record, origin
 
 BEFORE_S, AFTER_S, SPREAD_S = 0.8, 0.8, 0.05
+STARTS_S, LONGEST_END_S = 1, 2.5
 KINDS = {"kernels of 50 us": ("spin", "--kernel-us", "50"), "kernels of 2 ms": ("spin", "--kernel-us", "2000"),
          "kernels of 20 ms": ("spin", "--kernel-us", "20000"), "kernels of 200 ms": ("spin", "--kernel-us", "200000"),
-         "one kernel without end": ("endless",)}
+         "4 s of kernels in line": ("spin", "--kernel-us", "100000", "--depth", "40"), "one kernel without end": ("endless",)}
+AGENT = '[gpu.0]\nsharing = "spatial"\noverlap = true\n[tenant.a]\n[tenant.b]\n'
 
 
 FILES = {"all": lambda path: True, "uvm": lambda path: "uvm" in path, "others": lambda path: "uvm" not in path}
@@ -53,39 +55,61 @@ def count_xids():
     return len(re.findall(r"Xid \(", said))
 
 
-def kill_one(build, words, kept, keep_s):
-    """Whether the victim was running, whether the other client came to its end, and how many Xid errors there were."""
+def used_mib():
+    """Memory of all GPUs that is used."""
+    said = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"],
+                          capture_output=True, text=True, check=True)
+    return sum(map(int, said.stdout.split()))
+
+
+def kill_one(build, words, kept, options):
+    """What came of it."""
     before = count_xids()
-    begin = time.monotonic() + BEFORE_S
-    spin = [build / "bin/workloads/spin", "--kernel-us", "2000", "--seconds", str(BEFORE_S + AFTER_S + keep_s)]
-    with rig.Mps() as mps, rig.Program(spin, mps.environment) as other:
-        victim = subprocess.Popen([build / "bin/workloads" / words[0], "--seconds", "30", *words[1:]],
-                                  stdout=subprocess.DEVNULL, env=os.environ | mps.environment)
-        time.sleep(max(0, begin - time.monotonic()) + random.random() * SPREAD_S)
-        is_running = victim.poll() is None
-        copies = copy_files(victim.pid, FILES[kept]) if kept else []
-        victim.kill()
-        victim.wait()
-        time.sleep(keep_s)
-        for copy in copies:
-            os.close(copy)
-        said = other.take(rig.READY_S)
-        return is_running, said is not None and said.get("workload") == "spin", count_xids() - before
+    length = BEFORE_S + STARTS_S + LONGEST_END_S + AFTER_S + options.keep
+    server = rig.Agent(build, AGENT) if options.agent else rig.Mps()
+    words_of = server.command if options.agent else lambda _, words: words
+    with server:
+        spin = words_of("a", [build / "bin/workloads/spin", "--kernel-us", "2000", "--seconds", length])
+        with rig.Program(spin, server.environment) as other:
+            begin = time.monotonic() + BEFORE_S + (STARTS_S if options.agent else 0)
+            command = words_of("b", [build / "bin/workloads" / words[0], "--seconds", "30", *words[1:]])
+            victim = subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL,
+                                      env=os.environ | server.environment)
+            time.sleep(max(0, begin - time.monotonic()) + random.random() * SPREAD_S)
+            is_running, used = victim.poll() is None, used_mib()
+            copies = copy_files(victim.pid, FILES[kept]) if kept else []
+            killed = time.monotonic()
+            victim.kill()
+            victim.wait()
+            took = time.monotonic() - killed
+            time.sleep(options.keep)
+            for copy in copies:
+                os.close(copy)
+            time.sleep(AFTER_S)
+            freed = used - used_mib()
+            said = other.take(rig.READY_S)
+            if options.agent and said is None:
+                print(server.log()[-2000:], file=sys.stderr, flush=True)
+            return {"was_running": is_running, "other_survived": said is not None and said.get("workload") == "spin",
+                    "end_s": round(took, 2), "freed_mib": freed, "xids": count_xids() - before}
 
 
 def main():
     parser = rig.parser(__doc__)
     parser.add_argument("--kills", type=int, default=4, help="of each kind")
+    parser.add_argument("--agent", action="store_true", help="under gpushared, which keeps its memory files itself")
     parser.add_argument("--keep", type=float, default=0, metavar="S",
                         help="keep its files open for so long (default: not)")
     options = parser.parse_args()
     record = Record(options.out)
     result = {**origin(commit=options.commit), "kills_of_each": options.kills, "rows": []}
     for kept, (kind, words) in itertools.product(FILES if options.keep else [None], KINDS.items()):
-        seen = [kill_one(options.build, words, kept, options.keep) for _ in range(options.kills)]
-        row = {"killed": kind, **({"kept": kept, "kept_s": options.keep} if kept else {}),
-               "kills": sum(one[0] for one in seen), "other_survived": sum(one[1] for one in seen),
-               "xids": sum(one[2] for one in seen)}
+        seen = [kill_one(options.build, words, kept, options) for _ in range(options.kills)]
+        row = {"killed": kind, **({"kept": kept, "kept_s": options.keep} if kept else {}), "agent": options.agent,
+               "kills": sum(one["was_running"] for one in seen),
+               "other_survived": sum(one["other_survived"] for one in seen),
+               "end_s": [one["end_s"] for one in seen], "freed_mib": [one["freed_mib"] for one in seen],
+               "xids": sum(one["xids"] for one in seen)}
         print(json.dumps(row), flush=True)
         result["rows"].append(row)
         record.write(result)

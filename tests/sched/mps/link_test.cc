@@ -50,13 +50,18 @@ class FakeMpsHost final : public MpsHost {
   std::optional<std::string> visible(pid_t) override { return visible_devices; }
   std::optional<ProcessId> bearer(pid_t pid) override { return ProcessId{pid, 1}; }
   bool has_ended(const ProcessId& process) override { return ended.contains(process); }
+  Result<std::vector<Fd>> copy_memory_files(const ProcessId& process) override {
+    copied.insert(process);
+    return std::vector<Fd>{};
+  }
+  void close_aside(std::vector<Fd>) override {}
 
   const std::string pipe = "/run/test/mps";
   bool is_installed = true, does_start = true, is_silent = false, has_fault = false,
        has_server = false;
   std::optional<Error> refusal;
   std::optional<MpsDaemon> running;
-  std::set<ProcessId> clients, ended;
+  std::set<ProcessId> clients, ended, copied;
   std::optional<std::string> visible_devices;
   std::vector<std::string> starts;
   std::string asked, separator = "\n";
@@ -94,6 +99,13 @@ TEST_F(MpsLinkTest, StartsItAndKnowsItsClients) {
   EXPECT_EQ(link_.status().clients, 2u);
   EXPECT_TRUE(link_.is_client(kFirst));
   EXPECT_EQ(link_.pipe_for({90, 1}), host_.pipe);
+}
+
+TEST_F(MpsLinkTest, FilesOfClientsAreKeptWhoeverNamesThem) {
+  run_with_clients({kFirst});
+  EXPECT_EQ(host_.copied, std::set<ProcessId>{kFirst});
+  link_.note_context(kSecond);
+  EXPECT_EQ(host_.copied, (std::set<ProcessId>{kFirst, kSecond}));
 }
 
 TEST_F(MpsLinkTest, ClientsMayStandOnOneLine) {
