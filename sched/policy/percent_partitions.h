@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Partitions by sm_percent: each tenant with the shim has its own, of the nearest number of SM
-// groups, and a tenant without sm_percent asks for all of them. Pure.
+// groups, and a tenant without sm_percent asks for all of them. With overlap = true the tenants
+// without sm_percent have one together: what the others leave, at least one group. Without any
+// others that is the whole GPU, and none of them is ever moved. Pure.
 #pragma once
 
 #include <vector>

@@ -31,8 +31,9 @@ struct GpuView {
   uint32_t index = 0;
   std::string_view name;  // "NVIDIA H200"; valid during the call
   SmGeometry geometry{};
-  bool is_spatial = false;  // sharing = "spatial": the plan's partitions are carried out
-  double switching = 0;     // part of the last second that went into changes of context, 0..1
+  bool is_spatial = false;   // sharing = "spatial": the plan's partitions are carried out
+  bool has_overlap = false;  // overlap = true: see percent_partitions.h
+  double switching = 0;      // part of the last second that went into changes of context, 0..1
 };
 
 // A cap and the state of its token bucket on this GPU.

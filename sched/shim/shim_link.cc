@@ -71,7 +71,8 @@ void ShimLink::set_gpus(std::span<const GpuInfo> gpus, const Config& config) {
   takes_turns_ = false;
   for (const GpuInfo& gpu : gpus) {
     const GpuConfig& own = config.gpu(gpu.index);
-    const uint32_t features = features_of(own.policy.entry->needs);
+    uint32_t features = features_of(own.policy.entry->needs);
+    if (own.has_overlap) features |= kShimGate | kShimPartitions;
     takes_turns_ |= own.policy.entry->needs.turns;
     if (own.is_spatial) {
       spatial.push_back({.info = gpu,
@@ -106,6 +107,7 @@ ShimRequest ShimLink::decide(const ProcessId& process, uid_t uid) {
       .shown = (wish.features & kShimShown) != 0 ? shown_partition(settings) : LeastPartition{},
       .program = command_signature(identities_[process].command_line, uid)};
   if (wish.features != 0 && mps_ != nullptr) wish.mps_pipe = mps_->pipe_for(process);
+  came_[process].may_be_client = !wish.mps_pipe.empty();
   wish.features |= features_;
   if (takes_turns_ && (wish.features & kShimGate) != 0) {
     wish.is_closed = true;  // until it has its first turn
@@ -138,7 +140,14 @@ void ShimLink::read(Time now, const Registry& registry) {
     const Process* known = registry.find(process.pid);
     if (known == nullptr || known->id != process) continue;
     for (const Holder& holder : known->holders) client.gpus.push_back(holder.gpu);
+    if (mps_ != nullptr && came_[process].may_be_client && !client.gpus.empty())
+      mps_->note_context(process);
   }
+  if (mps_ != nullptr)
+    mps_->note_leaving(now, [&](const ProcessId& process) {
+      const Process* known = registry.find(process.pid);
+      return known != nullptr && known->id == process;
+    });
   std::erase_if(identities_,
                 [&](const auto& entry) { return host_->find(entry.first) == nullptr; });
   std::erase_if(came_, [&](const auto& entry) { return host_->find(entry.first) == nullptr; });

@@ -131,8 +131,8 @@ class ShimLink final : public ShimProcesses {
   std::map<ProcessId, ProcessIdentity> identities_;  // of those with a slot
   // Of those with a slot, as they were when they came.
   struct Came {
-    LeastPartition shown{};  // their partition, where that is shown to them
-    std::string program;     // the name of their command
+    LeastPartition shown{};      // their partition, where that is shown to them
+    std::string program;         // the name of their command
     bool may_be_client = false;  // of our MPS server
   };
   std::map<ProcessId, Came> came_;

@@ -95,6 +95,7 @@ void Scheduler::configure(const Config& config) {
     const GpuConfig& had = config_.gpu(decider.gpu.index);
     const GpuConfig& wanted = config.gpu(decider.gpu.index);
     decider.gpu.is_spatial = wanted.is_spatial;
+    decider.gpu.has_overlap = wanted.has_overlap;
     if (decider.policy != nullptr && had == wanted) continue;
     decider.policy = wanted.policy.make(decider.gpu);
     decider.is_fast = false;

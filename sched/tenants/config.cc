@@ -190,12 +190,17 @@ class Reader {
         bool is_on_host = !gpu.has_credit;
         read_choice(node, prefix + "gate", "credit", "host", is_on_host);
         gpu.has_credit = !is_on_host;
+      } else if (key == "overlap") {
+        if (const auto value = node.value_exact<bool>())
+          gpu.has_overlap = *value;
+        else
+          mistakes_.wrong_type(node, prefix + "overlap", "true or false");
       } else if (option != options.end()) {
         has_options = true;
         if (const auto value = read_option(node, prefix, *option))
           gpu.policy.options.set(option->key, *value);
       } else if (key != "policy") {
-        std::vector<std::string_view> known{"sharing", "policy", "gate"};
+        std::vector<std::string_view> known{"sharing", "policy", "gate", "overlap"};
         for (const PolicyOption& one : options) known.push_back(one.key);
         mistakes_.unknown_key(key, prefix, known);
       }
@@ -207,6 +212,8 @@ class Reader {
     if (gpu.has_credit && !gpu.is_spatial)
       mistakes_.add(table.source().begin, prefix + "gate",
                     "\"credit\" needs sharing = \"spatial\"");
+    if (gpu.has_overlap && !gpu.is_spatial)
+      mistakes_.add(table.source().begin, prefix + "overlap", "true needs sharing = \"spatial\"");
     config_.gpus.emplace(index, std::move(gpu));
   }
 

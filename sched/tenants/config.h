@@ -45,8 +45,9 @@ struct AgentConfig {
 
 struct GpuConfig {
   PolicyChoice policy;
-  bool is_spatial = false;  // sharing = "spatial"; otherwise by time
-  bool has_credit = false;  // gate = "credit": launches that are in line wait on the GPU, too
+  bool is_spatial = false;   // sharing = "spatial"; otherwise by time
+  bool has_credit = false;   // gate = "credit": launches that are in line wait on the GPU, too
+  bool has_overlap = false;  // overlap = true: tenants without sm_percent run at once, on one set
 
   bool operator==(const GpuConfig&) const = default;
 };

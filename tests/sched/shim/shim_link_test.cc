@@ -120,6 +120,13 @@ TEST_F(ShimLinkTest, CreditIsAskedForWhereTheGateIsOnTheGpu) {
   EXPECT_EQ(slot_->credit.most_ahead_us, 0U);
 }
 
+TEST_F(ShimLinkTest, WithOverlapAProgramWithoutAPartRunsAtOnceToo) {
+  share("[gpu.0]\nsharing = 'spatial'\noverlap = true\n");
+  ASSERT_NE(connect(), nullptr);
+  EXPECT_EQ(slot_->head.features, kShimGate | kShimPartitions);
+  EXPECT_EQ(slot_->gpus[0].wanted, 0U) << "the whole GPU";
+}
+
 // Its launch was counted in the slot of an agent that has died.
 TEST_F(ShimLinkTest, WhoWaitsForCreditWithoutALaunchIsLetIn) {
   share("[gpu.0]\nsharing = 'spatial'\ngate = 'credit'\n");

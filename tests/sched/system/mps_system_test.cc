@@ -111,6 +111,22 @@ TEST_F(MpsSystem, ProgramsOfASpatialGpuBecomeClientsUntold) {
   EXPECT_EQ(first, "-d -multiuser-server GPUS=");
 }
 
+// The tenant has no sm_percent: it would take turns otherwise.
+TEST_F(MpsSystem, WithOverlapProgramsWithoutAPartAreClientsToo) {
+  std::string text = config("spatial");
+  const auto replace = [&](const std::string& what, const std::string& by) {
+    text.replace(text.find(what), what.size(), by);
+  };
+  replace("sm_percent = 50\n", "");
+  rig_.write_config(text);
+  start_and_wait();
+  EXPECT_EQ(told(), "none");
+  replace("[mps]", "overlap = true\n[mps]");
+  rig_.write_config(text);
+  rig_.gpushared->signal(SIGHUP);
+  EXPECT_TRUE(eventually([&] { return told() == rig_.folder + "/mps"; }));
+}
+
 class MpsOfTwoGpus : public MpsSystem {
  protected:
   MpsOfTwoGpus() : MpsSystem(2) {

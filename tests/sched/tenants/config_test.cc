@@ -80,6 +80,7 @@ grace_ms = 250
 [gpu.3]
 sharing = "spatial"
 gate = "credit"
+overlap = true
 min_slice_us = 500
 [gpu.4]
 policy = "slo"
@@ -120,6 +121,8 @@ slo_us = "2000"
   }
   EXPECT_TRUE(config.gpu(3).has_credit);
   EXPECT_FALSE(config.gpu(4).has_credit);
+  EXPECT_TRUE(config.gpu(3).has_overlap);
+  EXPECT_FALSE(config.gpu(4).has_overlap);
   EXPECT_EQ(config.gpu(1).policy.entry->name, "fifo");
   EXPECT_EQ(config.gpu(1).policy.options["grace_ms"], 250);
   EXPECT_EQ(config.policy_names(5), "fair-fifo-slo");
@@ -232,7 +235,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadRow{
             "option of another policy", "[gpu.0]\npolicy = 'fifo'\nidle_turn_ms = 50\n",
             "gpushare.toml:3:1: gpu.0.idle_turn_ms: unknown key; allowed: sharing, policy, gate, "
-            "turn_ms, grace_ms, patience_s"},
+            "overlap, turn_ms, grace_ms, patience_s"},
         BadRow{"option out of range", "[gpu.0]\npolicy = 'fifo'\ngrace_ms = 10001\n",
                "gpushare.toml:3:12: gpu.0.grace_ms: must be a whole number from 0 to 10000"},
         BadRow{"options that do not fit", "[gpu.0]\nmin_slice_us = 30000\n",
@@ -251,6 +254,10 @@ INSTANTIATE_TEST_SUITE_P(
                "gpushare.toml:3:8: gpu.0.gate: must be \"host\" or \"credit\""},
         BadRow{"gate in turns", "[gpu.0]\ngate = 'credit'\n",
                "gpushare.toml:1:1: gpu.0.gate: \"credit\" needs sharing = \"spatial\""},
+        BadRow{"overlap", "[gpu.0]\nsharing = 'spatial'\noverlap = 1\n",
+               "gpushare.toml:3:11: gpu.0.overlap: must be true or false"},
+        BadRow{"overlap in turns", "[gpu.0]\noverlap = true\n",
+               "gpushare.toml:1:1: gpu.0.overlap: true needs sharing = \"spatial\""},
         BadRow{"sharing", "[gpu.0]\nsharing = 'mps'\n",
                "gpushare.toml:2:11: gpu.0.sharing: must be \"time\" or \"spatial\""},
         BadRow{"agent is no table", "agent = 3\n",
