@@ -2,25 +2,35 @@
 #include "sched/mps/client_files.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "shmctl/base/log.h"
 
 namespace gpushare {
 
-void ClientFiles::keep(const ProcessId& process) {
-  if (entries_.contains(process)) return;
+bool ClientFiles::keep(const ProcessId& process) {
+  const auto [at, is_new] = entries_.try_emplace(process);
+  if (!is_new) return false;
   auto files = host_.copy_memory_files(process);
-  if (!files) {
-    // Nothing is to be kept of one that has ended meanwhile.
-    if (files.error().code != std::errc::no_such_process && !std::exchange(was_refused_, true))
-      log_warning(
-          "MPS: {}: what process {} has open of the driver cannot be kept open. If a client is "
-          "ended by a signal while it has kernels on the GPU, all clients may end with it",
-          files.error().message(), process.pid);
-    files = std::vector<Fd>{};
-  }
-  entries_[process].files = std::move(*files);
+  if (files)
+    at->second.files = std::move(*files);
+  else if (files.error().code != std::errc::no_such_process && !std::exchange(was_refused_, true))
+    log_warning(
+        "MPS: {}: what process {} has open of the driver cannot be kept open. If a client is "
+        "ended by a signal while it has kernels on the GPU, all clients may end with it",
+        files.error().message(), process.pid);
+  return true;
+}
+
+void ClientFiles::note_work(Time now, const ProcessId& process, uint64_t launches, bool waits) {
+  const auto at = entries_.find(process);
+  if (at == entries_.end()) return;
+  Entry& entry = at->second;
+  const bool is_same = std::exchange(entry.launches, launches) == launches;
+  if (!waits || !is_same) entry.waits_since.reset();
+  if (waits && !entry.waits_since) entry.waits_since = now;
+  entry.waited = entry.waits_since ? now - *entry.waits_since : Nanos::zero();
 }
 
 void ClientFiles::note_leaving(Time now, const IsThere& is_there) {
@@ -32,27 +42,32 @@ void ClientFiles::note_leaving(Time now, const IsThere& is_there) {
   }
 }
 
+void ClientFiles::note_end(Time now, const ProcessId& process, Entry& entry) {
+  entry.has_ended = true;
+  const bool is_endless = entry.waited >= kEndless;
+  entry.free_at = is_endless ? Time::max() : now + std::max(kLeastRest, kWaitsAgain * entry.waited);
+  if (is_endless && !entry.files.empty())
+    log_warning(
+        "MPS: process {} has ended, but the kernel for which it had waited for {} s may run on. "
+        "Its "
+        "memory is kept, so that the other clients do not end with it, until the last of them has "
+        "ended",
+        process.pid, std::chrono::duration_cast<std::chrono::seconds>(entry.waited).count());
+}
+
 void ClientFiles::step(Time now, const std::function<bool(const ProcessId&)>& has_ended) {
   bool is_any_alive = false;
   for (auto& [process, entry] : entries_) {
-    if (entry.has_ended) continue;
-    entry.has_ended = has_ended(process);
+    if (!entry.has_ended && has_ended(process)) note_end(now, process, entry);
     is_any_alive |= !entry.has_ended;
-    const Nanos leaving = entry.left ? now - *entry.left : Nanos::zero();
-    if (entry.has_ended ? leaving < kLongEnd : leaving >= kForgotten)
-      host_.close_aside(std::exchange(entry.files, {}));
-    else if (entry.has_ended && !entry.files.empty())
-      log_warning(
-          "MPS: process {} has ended, but a kernel of it runs on. Its memory is kept, so that the "
-          "other clients do not end with it, until the last of them has ended",
-          process.pid);
   }
-  if (!is_any_alive)
-    for (auto& [process, entry] : entries_) host_.close_aside(std::exchange(entry.files, {}));
-  std::erase_if(entries_, [&](const auto& entry) {
-    const Entry& one = entry.second;
-    return one.files.empty() && (one.has_ended || (one.left && now - *one.left >= kForgotten));
-  });
+  for (auto at = entries_.begin(); at != entries_.end();) {
+    Entry& entry = at->second;
+    const bool is_forgotten = entry.left && now - *entry.left >= kForgotten;
+    const bool is_free = entry.has_ended ? !is_any_alive || now >= entry.free_at : is_forgotten;
+    if (is_free) host_.close_aside(std::move(entry.files));
+    at = is_free ? entries_.erase(at) : std::next(at);
+  }
 }
 
 std::size_t ClientFiles::lingering() const {

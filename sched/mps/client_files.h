@@ -8,9 +8,11 @@
 // taken away under them; that is a fault, which ends all clients of the server. If they stay, the
 // resource manager waits for the work in line, two seconds at most, and nobody else comes to harm:
 // that wait is part of the process's end (H200, driver 580.159.04; bench/results/mps_kills.jsonl).
-// So the copies are closed when the process has ended, which frees its memory. If that took as long
-// as the resource manager waits, a kernel runs on that nothing can end; then they are kept until no
-// other client is left, and so is the memory of the process.
+// It does not wait for a kernel that is the last in its stream, and after two seconds the one that
+// runs is left to itself. So the copies are closed, which frees the process's memory, a while after
+// its end: a second, or four times as long as it had waited for its last kernel by its own word. A
+// kernel for which it had waited for ten seconds is taken for one without end; then they are kept
+// until no other client is left.
 #pragma once
 
 #include <cstddef>
@@ -26,17 +28,20 @@ namespace gpushare {
 
 class ClientFiles {
  public:
-  // A process whose end takes so long may have a kernel that runs on. The resource manager waits
-  // for 2.0 s; that the process begins to end is seen a moment later.
-  static constexpr Nanos kLongEnd = 1800ms;
+  static constexpr Nanos kLeastRest = 1s;  // how long files are kept after the end, at least
+  static constexpr int kWaitsAgain = 4;    // and so many times as long as it had waited
+  static constexpr Nanos kEndless = 10s;   // who has waited for so long waits for ever
   // One that lives so long after it was last on a GPU has become another program by exec.
   static constexpr Nanos kForgotten = 10s;
 
   explicit ClientFiles(MpsHost& host) : host_(host) {}
 
-  // A client has a context: from now on its files are kept open. Costs nothing for one that is
-  // known.
-  void keep(const ProcessId& process);
+  // A client has a context: from now on its files are kept open. Returns false, and costs nothing,
+  // for one that is known.
+  bool keep(const ProcessId& process);
+  // What one that is known says: how many launches it has made, and whether a thread waits for
+  // work. One that says nothing is taken for one that does not wait.
+  void note_work(Time now, const ProcessId& process, uint64_t launches, bool waits);
   // Of those that are known, which are still on a GPU, as far as is seen: one that is not has begun
   // to end.
   using IsThere = std::function<bool(const ProcessId&)>;
@@ -51,9 +56,15 @@ class ClientFiles {
  private:
   struct Entry {
     std::vector<Fd> files;
-    std::optional<Time> left;  // when it began to end, as far as is known
+    uint64_t launches = 0;
+    std::optional<Time> waits_since;  // since when it waits and has launched nothing
+    Nanos waited{};                   // so, when it was last looked at
+    std::optional<Time> left;         // when it was last on a GPU, if it is no more
     bool has_ended = false;
+    Time free_at{};  // Time::max(): when no other client is left
   };
+
+  static void note_end(Time now, const ProcessId& process, Entry& entry);
 
   MpsHost& host_;
   std::map<ProcessId, Entry> entries_;

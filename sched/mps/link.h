@@ -48,7 +48,11 @@ class MpsLink {
   std::string pipe_for(const ProcessId& process);
   // A process that was given that directory has a context: it is a client from now on, and does the
   // others no harm when it dies (sched/mps/client_files.h).
-  void note_context(const ProcessId& process) { files_.keep(process); }
+  // `launches`, `waits`: what it says of itself (ClientFiles::note_work()).
+  void note_context(Time now, const ProcessId& process, uint64_t launches, bool waits) {
+    if (files_.keep(process)) plan_.ask_soon();
+    files_.note_work(now, process, launches, waits);
+  }
   // Which of them are still on a GPU, as far as is seen.
   void note_leaving(Time now, const ClientFiles::IsThere& is_there) {
     files_.note_leaving(now, is_there);

@@ -141,7 +141,7 @@ void ShimLink::read(Time now, const Registry& registry) {
     if (known == nullptr || known->id != process) continue;
     for (const Holder& holder : known->holders) client.gpus.push_back(holder.gpu);
     if (mps_ != nullptr && came_[process].may_be_client && !client.gpus.empty())
-      mps_->note_context(process);
+      mps_->note_context(now, process, client.said.launches, client.said.waits > 0);
   }
   if (mps_ != nullptr)
     mps_->note_leaving(now, [&](const ProcessId& process) {
@@ -380,6 +380,16 @@ void ShimLink::look_at_work(Time now, ShimTurns::Client& client) {
   const bool was_lately = now - work.since < kUnsaid + 2 * client.runs_on;
   client.is_at_work = stands || waits || (is_in_line && was_lately);
   client.is_busy = client.is_at_work || was_lately;
+  if (client.is_at_work) {
+    const Nanos rested = work.rests_since ? now - *work.rests_since : kLongestRest;
+    if (rested < kLongestRest)
+      work.rests = work.rests == Nanos::zero() ? rested : (3 * work.rests + rested) / 4;
+    work.rests_since.reset();
+  } else if (!work.rests_since) {
+    work.rests_since = now;
+  }
+  client.rests = work.rests;
+  client.rested = work.rests_since ? now - *work.rests_since : Nanos::zero();
 }
 
 // Between two steps, because a process has begun or ended its work. What else the last step has

@@ -112,8 +112,11 @@ class ShimLink final : public ShimProcesses {
   struct Work {
     uint64_t launches = 0;
     uint32_t reached = 0;
-    Time since{};  // they are so
+    Time since{};                       // they are so
+    std::optional<Time> rests_since{};  // none: it is at work
+    Nanos rests{};                      // smoothed, of those that ended within kLongestRest
   };
+  static constexpr Nanos kLongestRest = std::chrono::milliseconds(100);
   std::map<ProcessId, Work> work_;
   std::array<Nanos, kMaxGpus> server_use_{};  // of MPS servers, since the last finish()
   std::map<ProcessId, SlotBounds> bounds_;    // of those with a slot

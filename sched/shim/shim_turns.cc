@@ -15,8 +15,13 @@ Time ShimTurns::step(Time now, std::span<const Client> clients) {
   Time next = Time::max();
   for (const auto& [key, members] : sets) {
     Priority highest = Priority::kIdle;
-    for (const Client* one : members)
-      if (one->is_at_work) highest = std::max(highest, one->priority);
+    Nanos longest{};  // launch of one that may have to give way
+    for (const Client* one : members) longest = std::max(longest, 2 * one->runs_on);
+    for (const Client* one : members) {
+      const bool is_soon = comes_back_soon(*one, longest);
+      if (one->is_at_work || is_soon) highest = std::max(highest, one->priority);
+      if (is_soon) next = std::min(next, now + 2 * one->rests - one->rested);
+    }
     std::vector<const Client*> contenders;
     for (const Client* one : members) {
       if (one->priority < highest) {

@@ -24,11 +24,12 @@ sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[2]))
 import rig
 from record import Record, origin
 
-BEFORE_S, AFTER_S, SPREAD_S = 0.8, 0.8, 0.05
+BEFORE_S, AFTER_S, SPREAD_S = 0.8, 1.5, 0.05
 STARTS_S, LONGEST_END_S = 1, 2.5
 KINDS = {"kernels of 50 us": ("spin", "--kernel-us", "50"), "kernels of 2 ms": ("spin", "--kernel-us", "2000"),
          "kernels of 20 ms": ("spin", "--kernel-us", "20000"), "kernels of 200 ms": ("spin", "--kernel-us", "200000"),
          "4 s of kernels in line": ("spin", "--kernel-us", "100000", "--depth", "40"), "one kernel without end": ("endless",)}
+LATE = "one kernel without end, killed after 11 s"  # the agent takes it for endless after 10 s
 AGENT = '[gpu.0]\nsharing = "spatial"\noverlap = true\n[tenant.a]\n[tenant.b]\n'
 
 
@@ -62,16 +63,17 @@ def used_mib():
     return sum(map(int, said.stdout.split()))
 
 
-def kill_one(build, words, kept, options):
+def kill_one(build, kind, kept, options):
     """What came of it."""
-    before = count_xids()
-    length = BEFORE_S + STARTS_S + LONGEST_END_S + AFTER_S + options.keep
+    before, words = count_xids(), KINDS.get(kind, KINDS["one kernel without end"])
+    before_s = BEFORE_S + (STARTS_S if options.agent else 0) + (11 if kind == LATE else 0)
+    length = before_s + LONGEST_END_S + AFTER_S + options.keep
     server = rig.Agent(build, AGENT) if options.agent else rig.Mps()
     words_of = server.command if options.agent else lambda _, words: words
     with server:
         spin = words_of("a", [build / "bin/workloads/spin", "--kernel-us", "2000", "--seconds", length])
         with rig.Program(spin, server.environment) as other:
-            begin = time.monotonic() + BEFORE_S + (STARTS_S if options.agent else 0)
+            begin = time.monotonic() + before_s
             command = words_of("b", [build / "bin/workloads" / words[0], "--seconds", "30", *words[1:]])
             victim = subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL,
                                       env=os.environ | server.environment)
@@ -103,8 +105,9 @@ def main():
     options = parser.parse_args()
     record = Record(options.out)
     result = {**origin(commit=options.commit), "kills_of_each": options.kills, "rows": []}
-    for kept, (kind, words) in itertools.product(FILES if options.keep else [None], KINDS.items()):
-        seen = [kill_one(options.build, words, kept, options) for _ in range(options.kills)]
+    kinds = [*KINDS, *([LATE] if options.agent else [])]
+    for kept, kind in itertools.product(FILES if options.keep else [None], kinds):
+        seen = [kill_one(options.build, kind, kept, options) for _ in range(options.kills)]
         row = {"killed": kind, **({"kept": kept, "kept_s": options.keep} if kept else {}), "agent": options.agent,
                "kills": sum(one["was_running"] for one in seen),
                "other_survived": sum(one["other_survived"] for one in seen),

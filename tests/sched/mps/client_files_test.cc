@@ -65,11 +65,9 @@ class ClientFilesTest : public ::testing::Test {
   void step() {
     files_.step(now_, [this](const ProcessId& process) { return host_.has_ended(process); });
   }
-  // The process is seen to end, and has ended after so long.
-  void end(const ProcessId& process, Nanos takes) {
+  void end(const ProcessId& process) {
     gone_.insert(process);
     note();
-    now_ += takes;
     host_.ended.insert(process);
     step();
   }
@@ -92,22 +90,17 @@ TEST_F(ClientFilesTest, AreKeptWhileTheProcessLivesAndCopiedOnce) {
   EXPECT_EQ(files_.lingering(), 0u);
 }
 
-TEST_F(ClientFilesTest, WhoseWorkHasEndedWithItIsLetGoAtOnce) {
+TEST_F(ClientFilesTest, AreLetGoAWhileAfterTheEnd) {
   files_.keep(kOne);
   files_.keep(kOther);
-  end(kOne, 1700ms);
+  end(kOne);
+  EXPECT_EQ(host_.kept(kOne), 2u) << "a kernel may run on";
+  EXPECT_EQ(files_.lingering(), 1u);
+  now_ += ClientFiles::kLeastRest;
+  step();
   EXPECT_EQ(host_.kept(kOne), 0u) << "its memory would stay";
   EXPECT_EQ(host_.kept(kOther), 2u);
   EXPECT_EQ(files_.lingering(), 0u);
-}
-
-TEST_F(ClientFilesTest, WhenItBeganToEndMayBeUnknown) {
-  files_.keep(kOne);
-  files_.keep(kOther);
-  now_ += 5s;
-  host_.ended.insert(kOne);
-  step();
-  EXPECT_EQ(host_.kept(kOne), 0u);
 }
 
 TEST_F(ClientFilesTest, WhileItEndsNothingIsLetGo) {
@@ -121,39 +114,69 @@ TEST_F(ClientFilesTest, WhileItEndsNothingIsLetGo) {
   }
 }
 
-TEST_F(ClientFilesTest, OneWithAKernelWithoutEndLingersUntilTheLastOtherHasEnded) {
+TEST_F(ClientFilesTest, WhoHasWaitedForItsKernelIsGivenMoreTime) {
   files_.keep(kOne);
   files_.keep(kOther);
-  files_.keep(kThird);
-  end(kOne, 2020ms);
+  files_.note_work(now_, kOne, 7, true);
+  now_ += 3s;
+  files_.note_work(now_, kOne, 7, true);
+  end(kOne);
+  now_ += 11s;
+  step();
   EXPECT_EQ(host_.kept(kOne), 2u);
-  EXPECT_EQ(files_.lingering(), 1u);
-  end(kOther, 10ms);
+  now_ += 1s;
+  step();
+  EXPECT_EQ(host_.kept(kOne), 0u);
+}
+
+TEST_F(ClientFilesTest, WhoLaunchesOrDoesNotWaitHasNoKernelWithoutEnd) {
+  files_.keep(kOne);
+  files_.keep(kOther);
+  for (uint64_t i = 0; i < 200; ++i, now_ += 100ms) files_.note_work(now_, kOne, i, true);
+  files_.note_work(now_, kOther, 7, false);
+  now_ += 1h;
+  files_.note_work(now_, kOther, 7, true);
+  files_.keep(kThird);
+  end(kOne);
+  end(kOther);
+  now_ += ClientFiles::kLeastRest;
+  step();
+  EXPECT_EQ(host_.kept(kOther), 0u);
+}
+
+TEST_F(ClientFilesTest, OneWithAKernelWithoutEndLingersUntilTheLastOtherHasEnded) {
+  for (const ProcessId& process : {kOne, kOther, kThird}) files_.keep(process);
+  files_.note_work(now_, kOne, 1, true);
+  now_ += ClientFiles::kEndless;
+  files_.note_work(now_, kOne, 1, true);
+  end(kOne);
+  end(kOther);
   now_ += 1h;
   step();
+  EXPECT_EQ(host_.kept(kOther), 0u);
   EXPECT_EQ(host_.kept(kOne), 2u) << "the third one would end";
-  end(kThird, 10ms);
+  end(kThird);
   EXPECT_EQ(host_.kept(kOne), 0u);
   EXPECT_TRUE(files_.is_empty());
 }
 
 TEST_F(ClientFilesTest, TheLastOneHarmsNobody) {
   files_.keep(kOne);
-  end(kOne, 2020ms);
+  end(kOne);
   EXPECT_EQ(host_.kept(kOne), 0u);
   EXPECT_TRUE(files_.is_empty());
 }
 
-TEST_F(ClientFilesTest, WhoIsSeenAgainDoesNotEnd) {
+TEST_F(ClientFilesTest, WhoIsSeenAgainIsNotForgotten) {
   files_.keep(kOne);
-  files_.keep(kOther);
   gone_.insert(kOne);
   note();
-  now_ += 3s;
+  now_ += 5s;
   gone_.clear();
   note();
-  end(kOne, 10ms);
-  EXPECT_EQ(host_.kept(kOne), 0u);
+  now_ += 6s;
+  step();
+  EXPECT_EQ(host_.kept(kOne), 2u);
 }
 
 TEST_F(ClientFilesTest, WhoBecomesAnotherProgramIsForgotten) {
@@ -169,9 +192,10 @@ TEST_F(ClientFilesTest, WhoBecomesAnotherProgramIsForgotten) {
 
 TEST_F(ClientFilesTest, WhatCannotBeCopiedIsNotAskedForAgain) {
   host_.refusal = Error{std::make_error_code(std::errc::operation_not_permitted), "copy", ""};
-  for (int i = 0; i < 3; ++i) files_.keep(kOne);
+  EXPECT_TRUE(files_.keep(kOne));
+  EXPECT_FALSE(files_.keep(kOne));
   EXPECT_EQ(host_.copies, 1);
-  end(kOne, 5s);
+  end(kOne);
   EXPECT_TRUE(files_.is_empty());
 }
 

@@ -104,8 +104,19 @@ TEST_F(MpsLinkTest, StartsItAndKnowsItsClients) {
 TEST_F(MpsLinkTest, FilesOfClientsAreKeptWhoeverNamesThem) {
   run_with_clients({kFirst});
   EXPECT_EQ(host_.copied, std::set<ProcessId>{kFirst});
-  link_.note_context(kSecond);
+  link_.note_context(now_, kSecond, 0, false);
   EXPECT_EQ(host_.copied, (std::set<ProcessId>{kFirst, kSecond}));
+}
+
+// PyTorch is loaded for seconds before it connects to the server.
+TEST_F(MpsLinkTest, WhoConnectsLateIsKnownAsSoonAsItHasAContext) {
+  run_with_clients({});
+  EXPECT_NE(link_.pipe_for(kFirst), "");
+  run(3s);
+  host_.clients = {kFirst};
+  link_.note_context(now_, kFirst, 0, false);
+  run(2 * MpsPlan::kLook);
+  EXPECT_TRUE(link_.is_client(kFirst));
 }
 
 TEST_F(MpsLinkTest, ClientsMayStandOnOneLine) {

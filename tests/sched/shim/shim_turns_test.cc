@@ -118,6 +118,26 @@ TEST_F(ShimTurnsTest, WhoeverIsAtWorkGoesBeforeLowerPriorities) {
   EXPECT_FALSE(is_shut(all, 1)) << "whoever comes to work is never found standing";
 }
 
+// It writes a token each 8 ms, with 200 us between two of them; the others' kernels take 12 ms.
+TEST_F(ShimTurnsTest, WhoIsBackBeforeALaunchCouldEndIsWaitedFor) {
+  Client high = client(1, 1, 100, Priority::kHigh), low = client(2, 2);
+  low.runs_on = 6ms;
+  high.is_at_work = false;
+  high.rests = 200us;
+  high.rested = 300us;
+  EXPECT_TRUE(is_shut({high, low}, 2));
+  EXPECT_EQ(turns_.step(now_, std::vector{high, low}), now_ + 100us) << "when it is over";
+  high.rested = 400us;
+  EXPECT_FALSE(is_shut({high, low}, 2)) << "it does not come";
+  high.rested = 300us;
+  low.runs_on = 50us;
+  EXPECT_FALSE(is_shut({high, low}, 2)) << "a short kernel ends before";
+  low.runs_on = 6ms;
+  high.rests = 0ns;
+  high.rested = 0ns;
+  EXPECT_FALSE(is_shut({high, low}, 2)) << "nothing is known of it";
+}
+
 TEST_F(ShimTurnsTest, OnlyThoseAreHeardForWhomOthersGiveWay) {
   turns_.step(now_, std::vector{client(1, 1, 100, Priority::kHigh), client(2, 2)});
   EXPECT_TRUE(turns_.is_heard({1, 1}));
