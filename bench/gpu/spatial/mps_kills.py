@@ -29,7 +29,7 @@ STARTS_S, LONGEST_END_S = 1, 2.5
 KINDS = {"kernels of 50 us": ("spin", "--kernel-us", "50"), "kernels of 2 ms": ("spin", "--kernel-us", "2000"),
          "kernels of 20 ms": ("spin", "--kernel-us", "20000"), "kernels of 200 ms": ("spin", "--kernel-us", "200000"),
          "4 s of kernels in line": ("spin", "--kernel-us", "100000", "--depth", "40"), "one kernel without end": ("endless",)}
-LATE = "one kernel without end, killed after 11 s"  # the agent takes it for endless after 10 s
+LATE = "a kernel of 60 s for which it has waited for 11 s"  # the agent takes it for endless after 10 s
 AGENT = '[gpu.0]\nsharing = "spatial"\noverlap = true\n[tenant.a]\n[tenant.b]\n'
 
 
@@ -65,7 +65,7 @@ def used_mib():
 
 def kill_one(build, kind, kept, options):
     """What came of it."""
-    before, words = count_xids(), KINDS.get(kind, KINDS["one kernel without end"])
+    before, words = count_xids(), KINDS.get(kind, ("spin", "--kernel-us", "60000000", "--depth", "1", "--ns-per-unit", "129"))
     before_s = BEFORE_S + (STARTS_S if options.agent else 0) + (11 if kind == LATE else 0)
     length = before_s + LONGEST_END_S + AFTER_S + options.keep
     server = rig.Agent(build, AGENT) if options.agent else rig.Mps()
@@ -98,6 +98,7 @@ def kill_one(build, kind, kept, options):
 
 def main():
     parser = rig.parser(__doc__)
+    parser.add_argument("--only", help="this kind of kernel only")
     parser.add_argument("--kills", type=int, default=4, help="of each kind")
     parser.add_argument("--agent", action="store_true", help="under gpushared, which keeps its memory files itself")
     parser.add_argument("--keep", type=float, default=0, metavar="S",
@@ -105,7 +106,7 @@ def main():
     options = parser.parse_args()
     record = Record(options.out)
     result = {**origin(commit=options.commit), "kills_of_each": options.kills, "rows": []}
-    kinds = [*KINDS, *([LATE] if options.agent else [])]
+    kinds = [kind for kind in [*KINDS, *([LATE] if options.agent else [])] if options.only in (None, kind)]
     for kept, kind in itertools.product(FILES if options.keep else [None], kinds):
         seen = [kill_one(options.build, kind, kept, options) for _ in range(options.kills)]
         row = {"killed": kind, **({"kept": kept, "kept_s": options.keep} if kept else {}), "agent": options.agent,

@@ -220,9 +220,12 @@ bool Credits::put_wait(ShimSlot& mine, Entry& entry, uintptr_t key, CUstream str
     mine.credit.held.store(ShimHeld::kOnGpu, std::memory_order_relaxed);
   const int64_t unwritten_ns = entry.unwritten_ns.load(std::memory_order_relaxed) + kSpacingNs;
   if (is_other || cost_ns == 0 || cost_ns >= kSpacingNs || unwritten_ns >= kWriteSpacingNs) {
-    driver_->cuStreamWriteValue32_v2(
+    // Without NO_MEMORY_BARRIER, which this version of the function does not take: such a write
+    // never arrives (H200, driver 580.159.04).
+    const CUresult written = driver_->cuStreamWriteValue32_v2(
         stream, on_gpu_ + offsetof(ShimSlot, credit) + offsetof(ShimCredit, reached), number,
-        CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER);
+        CU_STREAM_WRITE_VALUE_DEFAULT);
+    if (written != CUDA_SUCCESS) fall_back(ShimHeld::kNoMemoryOperations);
     entry.unwritten_ns.store(0, std::memory_order_relaxed);
   } else {
     entry.unwritten_ns.store(unwritten_ns, std::memory_order_relaxed);

@@ -117,7 +117,7 @@ std::vector<uint64_t> pool_of(const Settings& s, std::mt19937_64& random) {
 }
 
 struct Counts {
-  uint64_t launches = 0, moves = 0, waited_ns = 0, gave_up = 0;
+  uint64_t launches = 0, moves = 0, waited_ns = 0, gave_up = 0, credits = 0, launch_ns = 0;
   PublishedIterations iterations;
 };
 
@@ -127,6 +127,8 @@ Counts counts_of(const ShimSlot& slot) {
   for (const ShimGpu& gpu : slot.gpus) counts.moves += gpu.moves.load();
   counts.waited_ns = slot.waited_ns.load();
   counts.gave_up = slot.gave_up.load();
+  counts.credits = slot.credit.issued.load();
+  counts.launch_ns = slot.credit.launch_ns.load();
   counts.iterations = ShimHost::iterations(slot).value_or(PublishedIterations{});
   return counts;
 }
@@ -187,13 +189,16 @@ class Driver {
       all.moves += counts.moves;
       all.waited_ns += counts.waited_ns;
       all.gave_up += counts.gave_up;
+      all.credits += counts.credits;
+      all.launch_ns = std::max(all.launch_ns, counts.launch_ns);
     }
     if (alternation_) fmt::print(stderr, "{}\n", alternation_->report());
     fmt::print(stderr,
                "{{\"driven\":{},\"launches\":{},\"moves\":{},\"wishes\":{},\"not_applied\":{},"
-               "\"closings\":{},\"waited_us\":{},\"gave_up\":{}}}\n",
+               "\"closings\":{},\"waited_us\":{},\"gave_up\":{},\"credits\":{},"
+               "\"launch_ns\":{}}}\n",
                counts_.size(), all.launches, all.moves, wanted_, not_applied_, closings_,
-               all.waited_ns / 1000, all.gave_up);
+               all.waited_ns / 1000, all.gave_up, all.credits, all.launch_ns);
   }
 
  private:

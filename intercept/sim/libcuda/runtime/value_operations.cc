@@ -111,7 +111,9 @@ Made make_wait_for_value(Runtime& runtime, CUdeviceptr address, uint64_t value, 
 
 Made make_write_of_value(Runtime& runtime, CUdeviceptr address, uint64_t value, unsigned bytes,
                          unsigned flags) {
-  if (flags > CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER || !is_reached(runtime, address, bytes))
+  // NO_MEMORY_BARRIER is not for these versions of the functions, says NVIDIA's cuda.h, and a write
+  // with it never arrives (H200, driver 580.159.04).
+  if (flags != CU_STREAM_WRITE_VALUE_DEFAULT || !is_reached(runtime, address, bytes))
     return {CUDA_ERROR_INVALID_VALUE, {}};
   return {CUDA_SUCCESS, std::make_shared<ValueOperation>(
                             bytes == 4 ? write_of(address, static_cast<uint32_t>(value))

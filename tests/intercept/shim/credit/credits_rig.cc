@@ -149,10 +149,12 @@ const MemoryDriver kDriver{
           return the_gpu->answer_to_waits;
         },
     .cuStreamWriteValue32_v2 =
-        [](CUstream stream, CUdeviceptr, uint32_t value, unsigned) {
+        [](CUstream stream, CUdeviceptr, uint32_t value, unsigned flags) {
           EXPECT_FALSE(the_gpu->queue(stream).is_capturing);
-          the_gpu->give(stream, {.kind = Given::Kind::kWrite, .number = 0, .value = value});
-          return CUDA_SUCCESS;
+          if (flags != CU_STREAM_WRITE_VALUE_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+          if (the_gpu->answer_to_writes == CUDA_SUCCESS)
+            the_gpu->give(stream, {.kind = Given::Kind::kWrite, .number = 0, .value = value});
+          return the_gpu->answer_to_writes;
         },
     .cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode*) { return CUDA_SUCCESS; },
     .cuFuncGetName =

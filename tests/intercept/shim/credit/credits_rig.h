@@ -56,6 +56,7 @@ class FakeGpu {
 
   CUcontext current = kContext;
   CUresult answer_to_waits = CUDA_SUCCESS;
+  CUresult answer_to_writes = CUDA_SUCCESS;
   bool is_pinned = false;
 
  private:

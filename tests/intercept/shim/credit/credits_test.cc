@@ -269,6 +269,14 @@ TEST_F(Credit, ADriverWithoutMemoryOperationsHoldsOnTheHost) {
   EXPECT_EQ(the_gpu->run(), 3u) << "the host's gate alone holds";
 }
 
+// Nobody would know how far it is.
+TEST_F(Credit, AGpuThatCannotSayHowFarItIsHoldsOnTheHost) {
+  the_gpu->answer_to_writes = CUDA_ERROR_INVALID_VALUE;
+  for (int i = 0; i < 3; ++i) launch(stream_, kLong);
+  EXPECT_EQ(credit().held, ShimHeld::kNoMemoryOperations);
+  EXPECT_EQ(credit().issued, 1u) << "no further wait is put in line";
+}
+
 TEST_F(Credit, NothingWaitsOnTheGpuThatNobodyWatches) {
   can_be_watched = false;
   for (int i = 0; i < 3; ++i) launch(stream_, kLong);

@@ -109,7 +109,7 @@ TEST_F(CudaStandinValue, AWordMayGoBackBeforeItsTurn) {
 TEST_F(CudaStandinValue, AStreamWaitsForAnothersWrite) {
   const CUstream first = stream(CU_STREAM_NON_BLOCKING), second = stream(CU_STREAM_NON_BLOCKING);
   GS_OK(cuStreamWaitValue64_v2(second, at(2), uint64_t{1} << 40, CU_STREAM_WAIT_VALUE_GEQ));
-  GS_OK(cuStreamWriteValue32_v2(second, at(4), 1, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER));
+  GS_OK(cuStreamWriteValue32_v2(second, at(4), 1, 0));
   GS_OK(cuStreamWriteValue64_v2(first, at(2), (uint64_t{1} << 40) + 1, 0));
   while (word(4) == 0) std::this_thread::yield();
   GS_OK(cuCtxSynchronize());
@@ -179,7 +179,8 @@ TEST_F(CudaStandinValue, RefusesWhatTheGpuDoesNotReach) {
   EXPECT_EQ(cuStreamWaitValue32_v2(nullptr, on_gpu_, 1, 4), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuStreamWaitValue32_v2(nullptr, on_gpu_, 1, CU_STREAM_WAIT_VALUE_FLUSH),
             CUDA_ERROR_NOT_SUPPORTED);
-  EXPECT_EQ(cuStreamWriteValue32_v2(nullptr, on_gpu_, 1, 2), CUDA_ERROR_INVALID_VALUE);
+  for (const unsigned flags : {1U, 2U})
+    EXPECT_EQ(cuStreamWriteValue32_v2(nullptr, on_gpu_, 1, flags), CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST_F(CudaStandinValue, MemoryIsRegisteredOnce) {
