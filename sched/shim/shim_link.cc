@@ -361,7 +361,8 @@ Time ShimLink::take_turns(Time now) {
   return next;
 }
 
-// By its own word. What it has in line counts while the GPU gets on with it, or somebody waits.
+// By its own word. What the host has not seen to end counts while the GPU gets on with it, or
+// somebody waits: what was let through last may run for long.
 void ShimLink::look_at_work(Time now, ShimTurns::Client& client) {
   const ShimSlot* const slot = host_->find(client.process);
   if (slot == nullptr) return;
@@ -374,7 +375,9 @@ void ShimLink::look_at_work(Time now, ShimTurns::Client& client) {
   if (is_new || was_shut || work.launches != launches || work.reached != reached) work.since = now;
   work.launches = launches;
   work.reached = reached;
-  const bool is_in_line = credit.issued.load(std::memory_order_relaxed) != reached;
+  const uint32_t run = credit.run.load(std::memory_order_relaxed);
+  const bool is_in_line =
+      credit.issued.load(std::memory_order_relaxed) != (run == 0 ? reached : run);
   const bool waits = slot->waits.load(std::memory_order_relaxed) > 0 && launches > 0;
   const bool stands = slot->waiting.load(std::memory_order_relaxed) > 0;
   const bool was_lately = now - work.since < kUnsaid + 2 * client.runs_on;

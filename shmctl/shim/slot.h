@@ -152,8 +152,11 @@ struct alignas(64) ShimCredit {
   std::atomic<uint64_t> launch_ns, graph_ns;  // mean time on the GPU; 0: unknown
   // Written by the GPU: the number of a wait that was let through last, of any stream. While the
   // process has work, it changes about once a millisecond, or once a launch if that takes longer.
-  // And by the shim, when the host has seen that what is behind its last waits has run.
+  // What is behind that wait may run still. And by the shim, together with `run`.
   alignas(64) std::atomic<uint32_t> reached;
+  // Written by the shim: the number of a wait behind which the host has seen all to have run. 0: it
+  // has seen nothing yet, or the shim is an older one.
+  std::atomic<uint32_t> run;
 };
 
 enum class ShimSource : uint32_t { kNone = 0, kRecognised = 1, kAnnounced = 2 };

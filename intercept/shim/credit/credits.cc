@@ -207,7 +207,7 @@ bool Credits::put_wait(ShimSlot& mine, Entry& entry, uintptr_t key, CUstream str
   const uint32_t before = mine.credit.issued.fetch_add(1, std::memory_order_acq_rel);
   const uint32_t number = before + 1;
   if (mine.credit.tells.load(std::memory_order_relaxed) != 0 &&
-      before == mine.credit.reached.load(std::memory_order_relaxed))
+      before == mine.credit.run.load(std::memory_order_relaxed))
     tell_of_begin();
   await_credit(mine, number);
   entry.last.store(number, std::memory_order_relaxed);
@@ -264,8 +264,9 @@ void Credits::after_launch(const Launch& launch) {
 // were let through. A write for another stream may come after this one; then there is work there.
 void Credits::note_run(uint32_t number) {
   ShimCredit& credit = slot().credit;
-  if (credit_lacking(credit.reached.load(std::memory_order_relaxed), number) > 0)
-    credit.reached.store(number, std::memory_order_relaxed);
+  for (std::atomic<uint32_t>* const word : {&credit.reached, &credit.run})
+    if (credit_lacking(word->load(std::memory_order_relaxed), number) > 0)
+      word->store(number, std::memory_order_relaxed);
   if (has_told_.load(std::memory_order_relaxed) &&
       number == credit.issued.load(std::memory_order_relaxed)) {
     has_told_.store(false, std::memory_order_relaxed);
@@ -282,12 +283,12 @@ void Credits::tell_of_begin() {
   wake_agent();
 }
 
-// Where the stream is not known: one that is known to have been let through.
+// Where the stream is not known: one behind which all is known to have run.
 uint32_t Credits::last_in(CUstream stream) {
   const uintptr_t key = key_of(stream);
   const Entry& entry = entry_of(key);
   const bool is_known = entry.stream.load(std::memory_order_relaxed) == key;
-  return (is_known ? entry.last : slot().credit.reached).load(std::memory_order_relaxed);
+  return (is_known ? entry.last : slot().credit.run).load(std::memory_order_relaxed);
 }
 
 void Credits::on_retained(CUdevice device, CUcontext primary) {

@@ -75,12 +75,16 @@ TEST_F(Credit, WhatTheHostHasSeenToRunWasLetThrough) {
     ASSERT_LT(i, 3000);
   }
   const uint32_t reached = credit().reached;
+  EXPECT_EQ(credit().run, 0u) << "what was let through may run still";
   credits().note_run(credits().last_in(the_gpu->create(false)));
   EXPECT_EQ(credit().reached, reached) << "of that stream nothing is known";
+  EXPECT_EQ(credit().run, 0u);
   credits().note_run(credits().last_in(stream_));
   EXPECT_EQ(credit().reached, credit().issued);
+  EXPECT_EQ(credit().run, credit().issued);
   credits().note_run(reached);
   EXPECT_EQ(credit().reached, credit().issued) << "it does not go back";
+  EXPECT_EQ(credit().run, credit().issued);
 }
 
 TEST_F(Credit, TheAgentIsWokenWhenWorkComesAfterARestAndWhenAllHasRun) {
