@@ -104,10 +104,12 @@ static void gs_hook_attach(void)
 	err = gs_divert_attach();
 	if (err) {
 		gs_pin_detach();
-		gs_hook_fail(err == -EBUSY      ? "another module diverts the driver's functions" :
-			     err == -EOPNOTSUPP ? "kernel.ftrace_enabled is 0" :
-						  "the driver's functions cannot be diverted",
-			     err);
+		gs_hook_fail(
+			err == -EBUSY ?
+				"another module or BPF program diverts the driver's functions" :
+			err == -EOPNOTSUPP ? "kernel.ftrace_enabled is 0" :
+					     "the driver's functions cannot be diverted",
+			err);
 		return;
 	}
 	gs_part_attach(GS_PART_UVM);

@@ -40,7 +40,7 @@ suites() { # the longest come first
   echo "filter 120 $driver $client $module kernel/refused-controls bin/tests/rm_fuzz"
   echo "escapes 120 $driver $client $module bin/tests/door $ring/nvidia/nvidia-drm.ko" \
     "$ring/nvidia/nvidia-uvm.ko $ring/beside/forks.ko"
-  echo "module 120 $driver $client $module $ring/livepatch/standin-livepatch.ko" \
+  echo "module 120 $driver $client $module $ring/livepatch/standin-livepatch.ko $ring/beside/direct.ko" \
     "$ring/nvidia-535/nvidia.ko:/test/nvidia-535.ko" \
     "$ring/nvidia-unknown/nvidia.ko:/test/nvidia-unknown.ko"
   echo "together 120 $driver $client $module kernel/static/gpushared kernel/static/gpushare"
