@@ -5,7 +5,7 @@ ifeq ($(SAN),)
 # The headers of the newest kernel that can be booted. Without any the ring skips.
 kernel_build := $(lastword $(shell ls -dv /lib/modules/*-cloud-amd64/build 2>/dev/null))
 
-$(call program,bin/tests/rm_client,$(addprefix tests/kernel/rm/,client.cc context.cc cost.cc dma_buf.cc escapes.cc parallel.cc races.cc),,$(STATIC))
+$(call program,bin/tests/rm_client,$(addprefix tests/kernel/rm/,client.cc context.cc cost.cc dma_buf.cc escapes.cc handover.cc parallel.cc races.cc),,$(STATIC))
 $(call program,bin/tests/rm_fuzz,tests/kernel/rm/fuzz.cc,,$(STATIC))
 $(call program,bin/tests/door,tests/kernel/door.cc,,$(STATIC))
 $(call program,bin/tests/tsc_khz,tests/kernel/qemu/tsc_khz.cc,)
