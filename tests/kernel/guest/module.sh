@@ -15,6 +15,17 @@ slow_start() {
   sleep "$2"
 }
 
+# Without the mitigations the returns and indirect jumps of the diversions are not those of a real machine. Against
+# SRSO a processor wants microcode as well, which QEMU's has none of.
+test_TheKernelsMitigationsAreOn() {
+  grep -q "QEMU TCG" /proc/cpuinfo || skip "it is the machine's own processor, and its own business"
+  grep -q retpoline=Y /test/gpushare.ko || skip "this kernel was built without mitigations"
+  ! grep Vulnerable /sys/devices/system/cpu/vulnerabilities/* | grep -vi ':\(Vulnerable\|Mitigation\): safe RET, no microcode$' ||
+    fail "the processor is vulnerable"
+  grep -q "Mitigation: untrained return thunk" /sys/devices/system/cpu/vulnerabilities/retbleed || fail "returns are not made safe"
+  grep -q "Mitigation: Retpolines" /sys/devices/system/cpu/vulnerabilities/spectre_v2 || fail "there are no retpolines"
+}
+
 test_WaitsForTheDriverAndHooksIt() {
   unload_driver
   load_module
