@@ -224,8 +224,8 @@ std::vector<Call> calls_of(Things& t, const GpuSession& session, const Place& pl
       int format;
       unsigned channels, flags;
     } const of_floats{1024, 1024, 0, 0x20, 1, 0};
-    check(called<CUresult(void**, const void*, unsigned)>("cuMipmappedArrayCreate")(
-              &t.mipmaps, &of_floats, 2),
+    check(called<CUresult(void**, const void*, unsigned)>("cuMipmappedArrayCreate")(&t.mipmaps,
+                                                                                    &of_floats, 2),
           "cuMipmappedArrayCreate");
   };
   const auto end_mipmaps = [&t] {
@@ -279,7 +279,9 @@ std::vector<Call> calls_of(Things& t, const GpuSession& session, const Place& pl
   const auto reset_l2 = [] {
     check(called<CUresult()>("cuCtxResetPersistingL2Cache")(), "cuCtxResetPersistingL2Cache");
   };
-  const auto stop_profiler = [] { check(called<CUresult()>("cuProfilerStop")(), "cuProfilerStop"); };
+  const auto stop_profiler = [] {
+    check(called<CUresult()>("cuProfilerStop")(), "cuProfilerStop");
+  };
   const auto make_graph = [&t] { check(cuGraphCreate(&t.graph, 0), "cuGraphCreate"); };
   const auto instantiate = [&t] {
     check(cuGraphInstantiateWithFlags(&t.exec, t.graph, 0), "cuGraphInstantiateWithFlags");
@@ -338,9 +340,8 @@ std::vector<Call> calls_of(Things& t, const GpuSession& session, const Place& pl
       {"cuMemAllocManaged", nothing, allocate_managed, release},
       {"cuMemFree of managed memory", allocate_managed, release, nothing},
       {"cuLibraryUnload", load_library, unload_library, nothing},
-      {"cuLaunchKernel of a new kernel in another stream",
-       [=] { load_library(), make_stream(); }, first_launch,
-       [=] { end_stream(), unload_library(); }},
+      {"cuLaunchKernel of a new kernel in another stream", [=] { load_library(), make_stream(); },
+       first_launch, [=] { end_stream(), unload_library(); }},
       {"cuCtxSetLimit of the stack", nothing, deepen, nothing},
       {"cuCtxResetPersistingL2Cache", nothing, reset_l2, nothing},
       {"cuProfilerStop", nothing, stop_profiler, nothing},
