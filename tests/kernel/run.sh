@@ -9,7 +9,7 @@
 # GPUSHARE_KERNEL_FUZZ_SECONDS: how long the fuzzing lasts (5 s).
 # GPUSHARE_KERNEL_CALLS: how many calls each of the parallel callers makes (200).
 # GPUSHARE_KERNEL_ACCEL=kvm: boots with KVM and a processor each for eight callers, so that times are those
-# of the machine; not in a virtual machine, where it may hang.
+# of the machine; not in a virtual machine, where it may hang or be slower than emulation.
 # GPUSHARE_KERNEL_SLOW: how many times longer all bounds are, for a machine that is busy with other things (1).
 # GPUSHARE_KERNEL_TESTS: runs only tests whose names match this extended regular expression without blanks.
 # It prints GoogleTest's lines. Its status is 0 if nothing failed. Logs are in BUILD/kernel/[KERNEL/]logs/SUITE/.
