@@ -31,7 +31,11 @@ asm(".pushsection .text, \"ax\", @progbits\n"
     ".popsection\n");
 
 /* ftrace asks it whether another one may divert the function. One without it shares with nobody. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 0, 0)
+static int agree(struct ftrace_ops *ops, unsigned long ip, enum ftrace_ops_cmd cmd)
+#else
 static int agree(struct ftrace_ops *ops, enum ftrace_ops_cmd cmd)
+#endif
 {
 	return 0;
 }
