@@ -42,7 +42,8 @@ suites() { # the longest come first
     "$ring/nvidia/nvidia-uvm.ko $ring/beside/forks.ko"
   echo "module 120 $driver $client $module $ring/livepatch/standin-livepatch.ko $ring/beside/direct.ko" \
     "$ring/nvidia-535/nvidia.ko:/test/nvidia-535.ko" \
-    "$ring/nvidia-unknown/nvidia.ko:/test/nvidia-unknown.ko"
+    "$ring/nvidia-unknown/nvidia.ko:/test/nvidia-unknown.ko" \
+    "$(ls "$ring/gpushare-checked/gpushare.ko" 2>/dev/null | sed 's#$#:/test/gpushare-checked.ko#')"
   echo "together 120 $driver $client $module kernel/static/gpushared kernel/static/gpushare"
   echo "cost 120 $driver $client $module bin/tests/door"
   echo "fuzz $((90 + fuzz_seconds)) $driver $client $module bin/tests/kmod_fuzz"

@@ -44,6 +44,17 @@ test_HooksADriverThatIsThere() {
   unload_module
 }
 
+# GCC drops volatile from reads of a bool then, and with it reads that a probe's handler answers.
+test_HooksADriverWhereEachBoolIsChecked() {
+  [ -e /test/gpushare-checked.ko ] || skip "it is built for the machine's own kernel alone"
+  load_driver
+  unload_module
+  insmod /test/gpushare-checked.ko
+  equal hooked "$(driver_state)" state
+  equal 0x1b "$(cheat)" "a cheat"
+  unload_module
+}
+
 test_FollowsTheDriversReload() {
   local round
   load_driver
