@@ -3,7 +3,11 @@
 
 #include "driver/armed.h"
 
-static bool gs_armed_was_hit;
+/*
+ * It is no bool: in kernels that are built with -fsanitize=bool (Ubuntu's are) GCC makes an
+ * ordinary read of READ_ONCE() of one, and leaves it out because it sees nobody write to this.
+ */
+static int gs_armed_was_hit;
 
 /* It has no entry of ftrace's, so the probe is of the same kind as those in RM. */
 static noinline notrace void gs_armed_target(void)
@@ -13,7 +17,7 @@ static noinline notrace void gs_armed_target(void)
 
 static int gs_armed_hit(struct kprobe *probe, struct pt_regs *regs)
 {
-	WRITE_ONCE(gs_armed_was_hit, true);
+	WRITE_ONCE(gs_armed_was_hit, 1);
 	return 0;
 }
 
@@ -48,7 +52,7 @@ void gs_armed_detach(void)
  */
 bool gs_armed_is_so(void)
 {
-	WRITE_ONCE(gs_armed_was_hit, false);
+	WRITE_ONCE(gs_armed_was_hit, 0);
 	gs_armed_target();
 	return READ_ONCE(gs_armed_was_hit);
 }

@@ -236,8 +236,8 @@ static int gs_sites_try(enum gs_site first, enum gs_site last)
 /**
  * gs_divert_attach() - Let the functions of gs_sites[] be diverted from now on.
  *
- * Return: 0, -EBUSY if another module diverts one of them, -EOPNOTSUPP if kernel.ftrace_enabled is
- * 0, or another negative errno.
+ * Return: 0, -EBUSY if another module or BPF program diverts one of them, -EOPNOTSUPP if
+ * kernel.ftrace_enabled is 0, or another negative errno.
  */
 int gs_divert_attach(void)
 {

@@ -79,6 +79,18 @@ static void gs_hook_filter(bool is_filtering)
 	gs_files_see(is_filtering);
 }
 
+static const char *gs_hook_why_not_diverted(int err)
+{
+	switch (err) {
+	case -EBUSY:
+		return "another module or BPF program diverts the driver's functions";
+	case -EOPNOTSUPP:
+		return "kernel.ftrace_enabled is 0";
+	default:
+		return "the driver's functions cannot be diverted";
+	}
+}
+
 /*
  * The probe where calls enter RM is set before any call is filtered. It bars calls that were not
  * filtered only when all calls are.
@@ -104,10 +116,7 @@ static void gs_hook_attach(void)
 	err = gs_divert_attach();
 	if (err) {
 		gs_pin_detach();
-		gs_hook_fail(err == -EBUSY      ? "another module diverts the driver's functions" :
-			     err == -EOPNOTSUPP ? "kernel.ftrace_enabled is 0" :
-						  "the driver's functions cannot be diverted",
-			     err);
+		gs_hook_fail(gs_hook_why_not_diverted(err), err);
 		return;
 	}
 	gs_part_attach(GS_PART_UVM);

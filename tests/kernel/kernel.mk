@@ -5,7 +5,7 @@ ifeq ($(SAN),)
 # The headers of the newest kernel that can be booted. Without any the ring skips.
 kernel_build := $(lastword $(shell ls -dv /lib/modules/*-cloud-amd64/build 2>/dev/null))
 
-$(call program,bin/tests/rm_client,$(addprefix tests/kernel/rm/,client.cc context.cc cost.cc dma_buf.cc escapes.cc parallel.cc races.cc),,$(STATIC))
+$(call program,bin/tests/rm_client,$(addprefix tests/kernel/rm/,client.cc context.cc cost.cc dma_buf.cc escapes.cc handover.cc parallel.cc races.cc),,$(STATIC))
 $(call program,bin/tests/rm_fuzz,tests/kernel/rm/fuzz.cc,,$(STATIC))
 $(call program,bin/tests/door,tests/kernel/door.cc,,$(STATIC))
 $(call program,bin/tests/tsc_khz,tests/kernel/qemu/tsc_khz.cc,)
@@ -53,8 +53,10 @@ $(refused_controls): kmod/rm/refusals.h kmod/rm/rm_abi.h
 	$(Q)printf '#include "kmod/rm/refusals.h"\n#define GS_SHOW(control, rule, reason) control rule;\nGS_REFUSALS(GS_SHOW)\n' | $(CC) -I. -E -P - | grep -oE '0x[0-9A-F]+u NEVER' | sed 's/u NEVER//' > $@
 
 ifneq ($(kernel_build),)
-kernel_modules := $(call ring_modules,$(O)/kernel) $(refused_controls)
+kernel_modules := $(call ring_modules,$(O)/kernel) $(O)/kernel/gpushare-checked/gpushare.ko $(refused_controls)
 $(call ring_rules,$(O)/kernel,$(kernel_build))
+# The module as the compiler makes it for kernels that check each bool when it is read (Ubuntu's are such).
+$(eval $(call kbuild_rule,$(O)/kernel/gpushare-checked/gpushare.ko,kmod,$(kmod_sources),$(kernel_build),KCFLAGS="-fsanitize=bool -fsanitize-undefined-trap-on-error"))
 endif
 
 kernel_image := $(O)/kernel/vmlinuz

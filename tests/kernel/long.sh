@@ -112,6 +112,7 @@ case $what in
   matrix)
     rounds=8 seconds=5
     suites "$build"
+    tried=$(kernel_of "$build/kernel/logs/module")
     for kernel in 6.1-rt 6.12-cloud 6.14-generic 6.17-generic 7.0-generic; do
       case $kernel in
         *-generic) "$here/qemu/fetch-ubuntu.sh" "$build/kernel/$kernel" "${kernel%-*}" ;;
@@ -123,9 +124,11 @@ case $what in
         say "$kernel: $(cut -d' ' -f1 "$build/kernel/$kernel/made-of")"
         # shellcheck disable=SC2086 # words
         suites -k "$kernel" "$build" fuzz $uncounted_suites
+        tried+=", $(kernel_of "$build/kernel/$kernel/logs/module-on-$kernel")"
       fi
     done
     count
+    record matrix "$tried" "$standin" ""
     ;;
   starved)
     rounds=4 seconds=5

@@ -9,7 +9,7 @@
 # GPUSHARE_KERNEL_FUZZ_SECONDS: how long the fuzzing lasts (5 s).
 # GPUSHARE_KERNEL_CALLS: how many calls each of the parallel callers makes (200).
 # GPUSHARE_KERNEL_ACCEL=kvm: boots with KVM and a processor each for eight callers, so that times are those
-# of the machine; not in a virtual machine, where it may hang.
+# of the machine; not in a virtual machine, where it may hang or be slower than emulation.
 # GPUSHARE_KERNEL_SLOW: how many times longer all bounds are, for a machine that is busy with other things (1).
 # GPUSHARE_KERNEL_TESTS: runs only tests whose names match this extended regular expression without blanks.
 # It prints GoogleTest's lines. Its status is 0 if nothing failed. Logs are in BUILD/kernel/[KERNEL/]logs/SUITE/.
@@ -40,9 +40,10 @@ suites() { # the longest come first
   echo "filter 120 $driver $client $module kernel/refused-controls bin/tests/rm_fuzz"
   echo "escapes 120 $driver $client $module bin/tests/door $ring/nvidia/nvidia-drm.ko" \
     "$ring/nvidia/nvidia-uvm.ko $ring/beside/forks.ko"
-  echo "module 120 $driver $client $module $ring/livepatch/standin-livepatch.ko" \
+  echo "module 120 $driver $client $module $ring/livepatch/standin-livepatch.ko $ring/beside/direct.ko" \
     "$ring/nvidia-535/nvidia.ko:/test/nvidia-535.ko" \
-    "$ring/nvidia-unknown/nvidia.ko:/test/nvidia-unknown.ko"
+    "$ring/nvidia-unknown/nvidia.ko:/test/nvidia-unknown.ko" \
+    "$(ls "$ring/gpushare-checked/gpushare.ko" 2>/dev/null | sed 's#$#:/test/gpushare-checked.ko#')"
   echo "together 120 $driver $client $module kernel/static/gpushared kernel/static/gpushare"
   echo "cost 120 $driver $client $module bin/tests/door"
   echo "fuzz $((90 + fuzz_seconds)) $driver $client $module bin/tests/kmod_fuzz"

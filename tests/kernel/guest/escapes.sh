@@ -48,25 +48,100 @@ test_ASecondNameSchedulesNoGroupAgain() {
   equal 0x1b "$(rm_client open schedule-dup | status_of schedule-dup)" status
 }
 
-test_WhatIsLeftOpenStaysCountedAndIsNotReportedAsClosed() {
+holders() { # the processes that have a control file open
+  local file
+  for file in /proc/[0-9]*/fd/*; do
+    [ "$(readlink "$file")" != /dev/nvidiactl ] || echo "$file" | cut -d/ -f3
+  done | sort -u
+}
+are_held_by() { # PROGRAM
+  local programs pid
+  programs=$(for pid in $(holders); do cat "/proc/$pid/comm"; done)
+  equal "$1" "$programs" "the programs that have a control file open"
+}
+# outlives PROGRAM WORD...: of a client that ends or becomes another program by these words the files are kept by PROGRAM.
+# Its memory is its tenant's until they are closed, and until then it is not reported as closed.
+outlives() {
+  local program=$1 door pid
+  shift
   rm -f /tmp/look /tmp/look-again
   start /tmp/door door register echo=there until=/tmp/look events until=/tmp/look-again events wait
+  door=$started
   wait_for 5 grep -q there /tmp/door
   tenant outlived
-  client_of outlived alloc=48 leave-open
-  wait_for 5 is_gone "$started"
+  client_of outlived alloc=48 echo=made "$@"
+  pid=$started
+  wait_for 5 grep -q made "/tmp/client.$pid"
+  wait_for 5 are_held_by "$program"
   equal $((48 << 20)) "$(video_memory_used)" "video memory"
   counts_what_the_driver_gave outlived
   sleep 0.5
   : >/tmp/look
   wait_for 5 grep -q lost /tmp/door
-  grep -q "event client pid=$started" /tmp/door || fail "$(cat /tmp/door)"
-  ! grep "event closed pid=$started" /tmp/door || fail "its work goes on"
-  killall -q -9 rm_client
+  grep -q "event client pid=$pid" /tmp/door || fail "$(cat /tmp/door)"
+  ! grep "event closed pid=$pid" /tmp/door || fail "its work goes on"
+  end $(holders)
   wait_for 5 has_no_memory outlived
   : >/tmp/look-again
-  wait_for 5 grep -q "event closed pid=$started" /tmp/door
+  wait_for 5 grep -q "event closed pid=$pid" /tmp/door
+  end "$door"
   echo outlived >$tree/remove
+}
+test_WhatIsLeftOpenStaysCountedAndIsNotReportedAsClosed() {
+  outlives rm_client leave-open
+}
+test_WhatAnotherProgramKeepsByExecStaysCountedAndIsNotReportedAsClosed() {
+  outlives sleep exec-open
+  outlives sleep go-on-in-child exec-open
+}
+
+# The other process is of another tenant, which pays for what it makes itself, and it may do no more with these files
+# than with its own.
+test_WhatIsSentToAnotherProcessStaysCountedAndOpensNothing() {
+  local taker
+  rm -f /tmp/files /tmp/go
+  tenant giver
+  tenant taker
+  echo 8M >$tree/tenants/taker/memory_max
+  client_of taker receive-at=/tmp/files echo=received until=/tmp/go alloc=16 alloc=4 preempt slice=2048 \
+    echo=done wait
+  taker=$started
+  client_of giver alloc=48 send-to=/tmp/files
+  wait_for 5 grep -q received "/tmp/client.$taker"
+  wait_for 5 is_gone "$started"
+  equal $((48 << 20)) "$(video_memory_used)" "video memory"
+  counts_what_the_driver_gave giver
+  equal 0 "$(attribute taker memory_current)" "what the taker has made"
+  : >/tmp/go
+  wait_for 5 grep -q done "/tmp/client.$taker"
+  equal 0x51 "$(answer_of "$taker" alloc=16)" "more than the taker may have"
+  equal 0x0 "$(answer_of "$taker" alloc=4)" "what the taker may have"
+  equal $((48 << 20)) "$(attribute giver memory_current)" "what the giver had made"
+  equal $((4 << 20)) "$(attribute taker memory_current)" "what the taker has made"
+  equal "0x1b 0x1b" "$(answer_of "$taker" preempt) $(answer_of "$taker" slice=2048)" \
+    "controls that the giver may make"
+  equal 2 "$(attribute taker controls_refused)" controls_refused
+  end "$taker"
+  wait_for 5 has_no_memory giver
+  wait_for 5 has_no_memory taker
+  echo giver >$tree/remove
+  echo taker >$tree/remove
+}
+
+# On a file that is older than the module a client that it does not know may be the caller's own.
+test_AClientThatIsNotKnownIsNobodysOnAFileThatIs() {
+  tenant strangers
+  equal 0x1b "$(run_in strangers open slice-of-nobody=2048 | status_of slice-of-nobody)" status
+  equal 1 "$(attribute strangers controls_refused)" controls_refused
+  unload_module
+  client open echo=opened until=/tmp/strange slice-of-nobody=2048 echo=done wait
+  wait_for 5 grep -q opened "/tmp/client.$started"
+  load_module
+  : >/tmp/strange
+  wait_for 5 grep -q done "/tmp/client.$started"
+  [ "$(answer_of "$started" slice-of-nobody=2048)" != 0x1b ] || fail "it was refused on a file that is older"
+  end "$started"
+  rm -f /tmp/strange
 }
 
 # In a kernel with PREEMPT_RT children inherit when they first use the driver, if their parents still live.

@@ -15,6 +15,17 @@ slow_start() {
   sleep "$2"
 }
 
+# Without the mitigations the returns and indirect jumps of the diversions are not those of a real machine. Against
+# SRSO a processor wants microcode as well, which QEMU's has none of.
+test_TheKernelsMitigationsAreOn() {
+  grep -q "QEMU TCG" /proc/cpuinfo || skip "it is the machine's own processor, and its own business"
+  grep -q retpoline=Y /test/gpushare.ko || skip "this kernel was built without mitigations"
+  ! grep Vulnerable /sys/devices/system/cpu/vulnerabilities/* | grep -vi ':\(Vulnerable\|Mitigation\): safe RET, no microcode$' ||
+    fail "the processor is vulnerable"
+  grep -q "Mitigation: untrained return thunk" /sys/devices/system/cpu/vulnerabilities/retbleed || fail "returns are not made safe"
+  grep -q "Mitigation: Retpolines" /sys/devices/system/cpu/vulnerabilities/spectre_v2 || fail "there are no retpolines"
+}
+
 test_WaitsForTheDriverAndHooksIt() {
   unload_driver
   load_module
@@ -30,6 +41,17 @@ test_HooksADriverThatIsThere() {
   load_driver
   load_module
   equal hooked "$(driver_state)" state
+  unload_module
+}
+
+# GCC drops volatile from reads of a bool then, and with it reads that a probe's handler answers.
+test_HooksADriverWhereEachBoolIsChecked() {
+  [ -e /test/gpushare-checked.ko ] || skip "it is built for the machine's own kernel alone"
+  load_driver
+  unload_module
+  insmod /test/gpushare-checked.ko
+  equal hooked "$(driver_state)" state
+  equal 0x1b "$(cheat)" "a cheat"
   unload_module
 }
 
@@ -175,7 +197,7 @@ test_ALivePatchAndTheModuleKeepOutOfEachOthersWay() {
   ! rm_client open 2>/dev/null || fail "the live patch does nothing"
   load_module
   has_driver_state "observing only" || fail "$(cat $tree/driver)"
-  grep -q "another module diverts" $tree/driver || fail "$(cat $tree/driver)"
+  grep -q "another module or BPF program diverts" $tree/driver || fail "$(cat $tree/driver)"
   echo 0 >/sys/kernel/livepatch/standin_livepatch/enabled
   wait_for 10 is_unpatched
   rmmod standin_livepatch
@@ -184,6 +206,42 @@ test_ALivePatchAndTheModuleKeepOutOfEachOthersWay() {
   equal hooked "$(driver_state)" "driver, once the live patch is gone"
   equal 0x1b "$(cheat)" "a slice of one's own"
 }
+
+# What a BPF program of type fentry does: ftrace calls it directly at the beginning of the function.
+saw_calls() { cat /sys/module/direct/parameters/calls; }
+test_ADirectCallerThatComesSecondIsRefused() {
+  local shares
+  unload_module
+  load_driver
+  load_module
+  for shares in 0 1; do
+    equal hooked "$(driver_state)" driver
+    ! insmod /test/direct.ko shares=$shares 2>/tmp/why || fail "it took a function that is taken (shares=$shares)"
+    grep -q "busy" /tmp/why || fail "it was refused by $(cat /tmp/why)"
+    equal 0x1b "$(cheat)" "a slice of one's own, while the module has the function"
+  done
+}
+test_BesideADirectCallerTheModuleOnlyObserves() {
+  local shares before
+  unload_module
+  load_driver
+  for shares in 0 1; do
+    insmod /test/direct.ko shares=$shares
+    load_module
+    has_driver_state "observing only" || fail "$(cat $tree/driver)"
+    grep -q "another module or BPF program diverts" $tree/driver || fail "$(cat $tree/driver)"
+    before=$(saw_calls)
+    equal 0x0 "$(cheat)" "a slice of one's own, while the other one has the function"
+    between 1 1000 "$(($(saw_calls) - before))" "calls that the other one saw (shares=$shares)"
+    rmmod direct
+    echo 1 >$tree/drain
+    echo 0 >$tree/drain
+    equal hooked "$(driver_state)" "driver, once the other one is gone"
+    equal 0x1b "$(cheat)" "a slice of one's own"
+    unload_module
+  done
+}
+
 is_patched() { [ "$(cat /sys/kernel/livepatch/standin_livepatch/transition)" = 0 ]; }
 is_unpatched() { [ ! -d /sys/kernel/livepatch/standin_livepatch ]; }
 

@@ -18,6 +18,7 @@
 //   slice=US schedule unschedule preempt interleave=N realtime
 //                scheduling controls on its own group
 //   foreign-slice=PID  sets the slice of another process's group, through its own file
+//   slice-of-nobody=US sets the slice of its group, and names a client that there is not
 //   foreign-dup=PID    a second name for the newest memory of a process that got the same words, so
 //                that the handle is that of the own newest; it becomes the newest here
 //   page-goes    puts the argument of the foreign-dup that follows on a page that goes when there
@@ -73,7 +74,12 @@
 //   dma-buf-swapped  the newest, by a call that is not one at first, again and again until RM
 //                refuses it
 //   dma-buf-close  closes all these buffers
+//   go-on-in-child  ends, and a child does what follows
 //   leave-open   ends, and a child that does nothing keeps the files open
+//   exec-open    becomes `sleep`, and keeps the files open
+//   send-to=SOCKET receive-at=SOCKET
+//                sends the files and the handles to the process that receives them there, and goes
+//                on with what it has received
 //   short-lives=N  starts N processes, one after the other, each with threads that end in disorder,
 //                and prints the ids of all threads
 //   deep=CGROUP  goes into a cgroup so far below that one that its path does not fit into a page
@@ -166,6 +172,7 @@ void carry_out(Context& context, std::string_view word) {
   if (verb == "realtime")
     return report(word, context.group_control(GS_CTRL_MAKE_REALTIME, bytes_of(1, 1)));
   if (verb == "foreign-slice") return report(word, context.foreign_slice(static_cast<int>(number)));
+  if (verb == "slice-of-nobody") return report(word, context.slice_of_nobody(number));
   if (verb == "foreign-alloc") return report(word, context.foreign_alloc(static_cast<int>(number)));
   if (verb == "foreign-dup") return report(word, context.foreign_dup(static_cast<int>(number)));
   if (verb == "page-goes") return context.let_page_go();
@@ -208,7 +215,11 @@ void carry_out(Context& context, std::string_view word) {
     return report(word, context.dma_buf_raced(verb.substr(8), static_cast<int>(number)));
   if (verb == "dma-buf-swapped") return report(word, context.dma_buf_swapped());
   if (verb == "dma-buf-close") return context.close_dma_bufs();
+  if (verb == "go-on-in-child") return context.go_on_in_child();
   if (verb == "leave-open") return context.leave_open();
+  if (verb == "exec-open") return context.exec_open();
+  if (verb == "send-to") return context.send_to(text);
+  if (verb == "receive-at") return context.receive_at(text);
   if (verb == "short-lives") return context.short_lives(number);
   if (verb == "deep") return context.go_deep(text);
   if (verb == "procs-as") return report(word, write_procs_as(text));

@@ -116,9 +116,16 @@ class Context {
   Answer export_many();
   Answer export_raced();
   void close_carrier();
-  void leave_open();
+  Answer slice_of_nobody(uint64_t us);
   void short_lives(uint64_t count);
   void go_deep(const std::string& cgroup);
+
+  // handover.cc
+  void go_on_in_child();
+  void leave_open();
+  [[noreturn]] void exec_open();
+  void send_to(const std::string& path);
+  void receive_at(const std::string& path);
 
   // dma_buf.cc
   Answer dma_buf();

@@ -52,8 +52,8 @@ TEST(Doctor, EachThingThatIsMissingIsFoundAndHasAFix) {
        "observing only: the driver's ioctl was not found (-2)\n", Severity::kWarning,
        "the driver's ioctl was not found"},
       {"kernel module", nullptr, "sys/kernel/gpushare/driver",
-       "observing only: another module diverts the driver's ioctl (-16)\n", Severity::kWarning,
-       "another module diverts"},
+       "observing only: another module or BPF program diverts the driver's functions (-16)\n",
+       Severity::kWarning, "another module or BPF program diverts"},
       {"kernel module", nullptr, "sys/kernel/gpushare/driver",
        "observing only: kernel.ftrace_enabled is 0 (-95)\n", Severity::kWarning,
        "memory_max is not enforced"},
@@ -174,8 +174,9 @@ TEST(Doctor, AModuleThatIsNotLoadedIsSaidWithItsReason) {
 
 TEST(Doctor, AHookThatAnotherModuleHasIsNamedInTheFix) {
   const Machine machine;
-  machine.tree.write("sys/kernel/gpushare/driver",
-                     "observing only: another module diverts the driver's ioctl (-16)\n");
+  machine.tree.write(
+      "sys/kernel/gpushare/driver",
+      "observing only: another module or BPF program diverts the driver's functions (-16)\n");
   EXPECT_NE(finding(machine.input(), "kernel module").fix.find("enabled_functions"),
             std::string::npos);
 }
