@@ -22,6 +22,7 @@
 #include "sched/daemon/instance_lock.h"
 #include "sched/daemon/lifeline.h"
 #include "sched/daemon/program/commands.h"
+#include "sched/daemon/program/former_region.h"
 #include "sched/daemon/program/undo.h"
 #include "sched/daemon/supervisor.h"
 #include "sched/policies/policies.h"
