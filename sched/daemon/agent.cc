@@ -14,9 +14,10 @@
 #include "sched/control/trace_lines.h"
 #include "sched/daemon/driven_gpus.h"
 #include "sched/daemon/event_loop.h"
-#include "sched/daemon/kept_config.h"
 #include "sched/daemon/mps_keeper.h"
 #include "sched/daemon/systemd.h"
+#include "sched/kept/kept_config.h"
+#include "sched/kept/roster_store.h"
 #include "sched/module/module_link.h"
 #include "sched/policies/file_keeper.h"
 #include "sched/policies/length_store.h"
@@ -114,6 +115,7 @@ class Agent final : public Listener {
   std::string config_error_;  // of the last reload; empty: it was taken
   bool is_config_there_ = false;
   Roster roster_{plane_.region()};
+  FileKeeper<RosterStore> kept_roster_;
   Tenants tenants_{&roster_};
   ModuleLink module_;
   EventLoop loop_{[this](Time now) { step(now); },
@@ -146,6 +148,8 @@ Result<> Agent::start() {
   keep_usage();
   follow_forks();
   if (auto taken = module_.start(config_); !taken) return taken;
+  kept_roster_.open(options_.kept_roster);
+  if (!options_.kept_roster.empty()) kept_roster_.store()->follow(roster_);
   auto control = ControlServer::listen(loop_.io(), options_.socket,
                                        [this](std::string_view line, const Peer& peer) {
                                          Answer answer = handle_request(line, peer, scope());
@@ -337,6 +341,7 @@ void Agent::drop_gpus(std::string_view reason) {
 }
 
 void Agent::step(Time now) {
+  kept_roster_.save(now);
   if (!gpus_.are_there()) {
     follow_the_module();
     tenants_.reuse_slots();  // nobody keeps anything by slot

@@ -6,7 +6,9 @@
 #include <string>
 
 #include "sched/daemon/program/thaw_all.h"
+#include "sched/kept/roster_store.h"
 #include "shmctl/base/log.h"
+#include "shmctl/plane/roster.h"
 
 namespace gpushare {
 namespace {
@@ -15,6 +17,15 @@ namespace {
 Result<ControlPlane> make_beside(const std::string& name) {
   if (auto removed = ControlPlane::remove(name); !removed) return std::unexpected(removed.error());
   return ControlPlane::create(name);
+}
+
+// Returns what became of what was set at run time, in words.
+std::string settings_for(Region& next, const AgentOptions& options) {
+  Roster roster(next);
+  const auto taken = take_kept_roster(options.kept_roster, roster);
+  if (!taken) log_error("{}", taken.error().message());
+  if (taken && *taken) return "are those of " + options.kept_roster;
+  return "are lost";
 }
 
 }  // namespace
@@ -37,12 +48,13 @@ Result<> begin_anew(const Error& why, const AgentOptions& options) {
       return thawed;
     }
   }
+  const std::string settings = settings_for(next->region(), options);
   const auto aside = ControlPlane::replace(options.region, beside);
   if (!aside) return std::unexpected(aside.error());
   log_warning(
       "it is kept as {}, and a new one is begun: tenants, settings and freezes that were made at "
-      "run time are lost",
-      *aside);
+      "run time {}",
+      *aside, settings);
   return {};
 }
 

@@ -87,5 +87,91 @@ TEST_F(OtherLayout, ADamagedOneKeepsNoAgentFromStartingWhereThereIsNoDriver) {
   EXPECT_TRUE(is_set_aside()) << rig_.output("agent.log");
 }
 
+// What requests have set is compared with what holds after the layout has changed.
+class SettingsAndAnotherLayout : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    start();
+    program_ = rig_.start("spin", kSaturating);
+    ASSERT_TRUE(eventually([&] { return rig_.record(program_->pid()).pid != 0; }));
+    const std::string pid = std::to_string(program_->pid());
+    for (const std::string& request :
+         {std::string(R"({"op":"set","tenant":"later","settings":{"weight":"70"},"create":true})"),
+          std::string(R"({"op":"set","tenant":"file","settings":{"max":"30%"}})"),
+          std::string(R"({"op":"set","tenant":"gone","settings":{},"create":true})"),
+          std::string(R"({"op":"set","tenant":"held","settings":{},"create":true})"),
+          std::string(R"({"op":"freeze","tenant":"held"})"),
+          R"({"op":"attach","tenant":"later","pid":)" + pid + "}",
+          R"({"op":"freeze","pid":)" + pid + "}",
+          std::string(R"({"op":"remove","tenant":"gone"})")})
+      ASSERT_TRUE(rig_.answers(request, R"("ok":true)")) << request;
+  }
+  void TearDown() override { std::filesystem::remove("/dev/shm" + rig_.region + ".unread"); }
+  void start() { rig_.start_agent({"--kept-roster=" + file_}); }
+  void expect_all_is_set() {
+    EXPECT_TRUE(eventually([&] {
+      return rig_.record(program_->pid()).state == ProcessState::kFrozenUser &&
+             rig_.tenant("later").process_count == 1;
+    })) << rig_.output("agent.log");
+    EXPECT_EQ(rig_.tenant("later").weight, 70u);
+    EXPECT_EQ(rig_.tenant("file").quota_us, 30'000u);
+    EXPECT_EQ(rig_.tenant("file").weight, 40u) << "it is in the file";
+    EXPECT_EQ(rig_.tenant("held").frozen_by_user, 1u);
+    EXPECT_STREQ(rig_.tenant("gone").name, "");
+  }
+  bool is_in_file(const std::string& text) const {
+    return rig_.output("roster.json").contains(text);
+  }
+
+  SystemRig rig_{"[tenant.file]\nweight = 40\n"};
+  const std::string file_ = rig_.folder + "/roster.json";
+  std::unique_ptr<Child> program_;
+};
+
+TEST_F(SettingsAndAnotherLayout, HoldAfterACleanStop) {
+  ASSERT_EQ(ended_by(*rig_.gpushared, SIGTERM), 0) << rig_.output("agent.log");
+  rig_.set_layout_version(99);
+  start();
+  EXPECT_TRUE(rig_.output("agent.log").contains("are those of " + file_));
+  expect_all_is_set();
+}
+
+TEST_F(SettingsAndAnotherLayout, HoldAfterAgentAndSupervisorWereKilled) {
+  ASSERT_TRUE(eventually([&] {
+    return is_in_file("later") && is_in_file("pid") && !is_in_file("gone");
+  })) << "it is written soon";
+  rig_.kill_both();
+  rig_.set_layout_version(99);
+  start();
+  expect_all_is_set();
+}
+
+TEST_F(SettingsAndAnotherLayout, AreLostWithAWarningWhereTheFileWasTruncated) {
+  ASSERT_EQ(ended_by(*rig_.gpushared, SIGTERM), 0);
+  std::filesystem::resize_file(file_, 100);
+  rig_.set_layout_version(99);
+  start();
+  EXPECT_TRUE(rig_.output("agent.log").contains("kept as " + file_ + ".bad"))
+      << rig_.output("agent.log");
+  EXPECT_TRUE(std::filesystem::exists(file_ + ".bad"));
+  EXPECT_STREQ(rig_.tenant("later").name, "");
+  EXPECT_TRUE(rig_.answers(R"({"op":"status"})", "\"file\""));
+}
+
+TEST_F(SettingsAndAnotherLayout, AreForgottenThereToo) {
+  ASSERT_TRUE(eventually([&] { return is_in_file("later"); }));
+  ASSERT_TRUE(rig_.answers(R"({"op":"forget"})", "\"ok\":true"));
+  EXPECT_TRUE(eventually([&] { return !is_in_file("later") && is_in_file("default"); }));
+  ASSERT_TRUE(rig_.answers(
+      R"({"op":"set","tenant":"later","settings":{"weight":"70"},"create":true})", "\"ok\":true"));
+  ASSERT_EQ(ended_by(*rig_.gpushared, SIGTERM), 0);
+  ASSERT_TRUE(is_in_file("later"));
+  rig_.set_layout_version(99);
+  EXPECT_EQ(rig_.run_gpushared({"--forget", "--kept-roster=" + file_}), 0);
+  EXPECT_FALSE(std::filesystem::exists(file_));
+  start();
+  EXPECT_STREQ(rig_.tenant("later").name, "");
+}
+
 }  // namespace
 }  // namespace gpushare::test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sched/daemon/kept_config.h"
+#include "sched/kept/kept_config.h"
 
 #include <filesystem>
 
