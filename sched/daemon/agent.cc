@@ -111,6 +111,8 @@ class Agent final : public Listener {
   UsageKeeper usage_{options_.region};
   const std::vector<PolicyEntry> policies_ =
       all_policies(knees_.store(), &lengths_.store()->history(), SloDecisions::kAside);
+  ConfigKeeper kept_config_{[path = options_.config, kept = options_.kept_config,
+                             policies = policies_] { keep_config(path, kept, policies); }};
   Config config_{policies_};
   std::string config_error_;  // of the last reload; empty: it was taken
   bool is_config_there_ = false;
@@ -138,7 +140,7 @@ class Agent final : public Listener {
 Result<> Agent::start() {
   auto config = read_configuration();
   if (config)
-    keep_config(options_.config, options_.kept_config, policies_);
+    kept_config_.ask();
   else
     config = last_correct_one(config.error());
   if (!config) return std::unexpected(config.error());
@@ -297,7 +299,7 @@ Result<> Agent::reload() {
   log_info("configuration read: {}", options_.config);
   open_lengths();
   keep_usage();
-  keep_config(options_.config, options_.kept_config, policies_);
+  kept_config_.ask();
   if (gpus_.are_there()) {
     gpus_.scheduler().configure(config_);
     module_.describe(gpus_.gpus(), config_);
@@ -342,6 +344,7 @@ void Agent::drop_gpus(std::string_view reason) {
 
 void Agent::step(Time now) {
   kept_roster_.save(now);
+  kept_config_.advance();
   if (!gpus_.are_there()) {
     follow_the_module();
     tenants_.reuse_slots();  // nobody keeps anything by slot
