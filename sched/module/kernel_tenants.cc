@@ -107,9 +107,9 @@ void KernelTenants::on_notice(const KernelNotice& notice) {
         changed->what == SettingsChanged::What::kMembers || top != changed->tenant;
     (is_about_members ? dirty_members_ : dirty_).insert(top);
   } else if (const auto* control = std::get_if<ControlRefused>(&notice.what)) {
-    refusals_.note(notice.time, *control);
+    (void)refusals_.note(notice.time, *control);
   } else if (const auto* memory = std::get_if<MemoryRefused>(&notice.what)) {
-    refusals_.note(notice.time, *memory);
+    (void)refusals_.note(notice.time, *memory);
   } else {
     must_mirror_all_ = true;
   }
