@@ -48,12 +48,16 @@ class OtherLayout : public ::testing::Test {
   std::unique_ptr<Child> program_;
 };
 
-TEST_F(OtherLayout, WhatItsLedgerListsIsUndoneWhenTheDriverAnswersAgain) {
+// What hangs is its GPU, or the driver for whoever opens it.
+class OtherLayoutAndHang : public OtherLayout, public ::testing::WithParamInterface<uint32_t> {};
+
+TEST_P(OtherLayoutAndHang, WhatItsLedgerListsIsUndoneWhenTheDriverAnswersAgain) {
   rig_.set_layout_version(99);
-  rig_.set_hang(0);
+  rig_.set_hang(GetParam());
   EXPECT_NE(rig_.run_gpushared({"--recover"}), 0) << rig_.output("other.log");
   EXPECT_EQ(rig_.frozen_groups(), 1u) << "it is listed still";
-  rig_.set_hang(0, false);
+  EXPECT_NE(rig_.run_gpushared({"--recover"}), 0) << rig_.output("other.log");
+  rig_.set_hang(GetParam(), false);
   EXPECT_EQ(rig_.run_gpushared({"--recover"}), 0) << rig_.output("other.log");
   EXPECT_TRUE(goes_on());
   EXPECT_EQ(rig_.frozen_groups(), 0u);
@@ -68,17 +72,22 @@ TEST_F(OtherLayout, ANewAgentUndoesItWhenTheDriverAnswersAgain) {
   EXPECT_TRUE(goes_on()) << rig_.output("agent.log");
 }
 
-TEST_F(OtherLayout, ADamagedOneStaysUntilAllIsThawed) {
+TEST_P(OtherLayoutAndHang, ADamagedOneStaysUntilAllIsThawed) {
   std::filesystem::resize_file(path(), 4096);
-  rig_.set_hang(0);
+  rig_.set_hang(GetParam());
   EXPECT_NE(rig_.run_gpushared({"--recover"}), 0) << rig_.output("other.log");
   EXPECT_FALSE(is_set_aside()) << "it is tried again";
   EXPECT_NE(rig_.run_gpushared({}), 0) << "an agent would not know what is frozen";
-  rig_.set_hang(0, false);
+  rig_.set_hang(GetParam(), false);
   EXPECT_EQ(rig_.run_gpushared({"--recover"}), 0) << rig_.output("other.log");
   EXPECT_TRUE(is_set_aside());
   EXPECT_TRUE(goes_on());
 }
+
+INSTANTIATE_TEST_SUITE_P(Of, OtherLayoutAndHang, ::testing::Values(0u, sim::kGreeting),
+                         [](const auto& hang) {
+                           return hang.param == sim::kGreeting ? "TheDriver" : "ItsGpu";
+                         });
 
 TEST_F(OtherLayout, ADamagedOneKeepsNoAgentFromStartingWhereThereIsNoDriver) {
   std::filesystem::resize_file(path(), 4096);
