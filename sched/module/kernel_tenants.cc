@@ -67,7 +67,8 @@ void KernelTenants::take_late_users() {
       split_rules(rules_, [this](const std::string& user) { return users_.find(user); });
   for (std::size_t i = kernel_rules_.size(); i < rules.of_kernel.size(); ++i) {
     const KernelRule& rule = rules.of_kernel[i];
-    if (rule.uid && take_uid_.contains(rule.tenant))
+    const bool is_taken = !does_file_win_ && shown_rules_[rule.tenant].uid.has_value();
+    if (rule.uid && take_uid_.contains(rule.tenant) && !is_taken)
       log_failure(tree_.write_match_uid(rule.tenant, rule.uid), rule.tenant);
     dirty_.insert(rule.tenant);
   }
@@ -79,6 +80,7 @@ void KernelTenants::seed(const TenantsConfig& config, Seed what) {
   Seeded seeded = seed_with_users(config, what);
   kernel_rules_ = std::move(seeded.rules);
   take_uid_ = std::move(seeded.take_uid);
+  does_file_win_ = what == Seed::kAll;
   rules_ = config.rules;
   must_take_rules_ = true;
   mirror_all();

@@ -96,6 +96,7 @@ class KernelTenants final : public TenantControl {
   std::vector<KernelRule> kernel_rules_;  // the first of them, as they were given to the kernel
   UserIds users_;                         // that rules_ name
   std::set<std::string> take_uid_;        // see Seeded
+  bool does_file_win_ = false;            // over what an operator has written since
   struct ShownRules {
     std::string cgroup;
     std::optional<uid_t> uid;

@@ -274,7 +274,9 @@ match = [{ cgroup = "/batch.slice/*" }]
 [tenant.alice]
 match = [{ user = "alice" }]
 [tenant.bob]
-match = [{ user = "1001" }])");
+match = [{ user = "1001" }]
+[tenant.carol]
+match = [{ user = "1002" }])");
   });
   EXPECT_EQ(started.wait_for(10s), std::future_status::ready) << "it waits for the name service";
   if (HasFailure()) answers.set_value();
@@ -286,12 +288,15 @@ match = [{ user = "1001" }])");
   mirror_->follow(Time(1s));
   meet("", 1000);
   EXPECT_EQ(tenant_of(kProgram), "alice");
+  operator_writes("carol", "match_uid", "77");
+  tell(SettingsChanged{"carol"});
 
   answers.set_value();
   while (tree_.get("bob", "match_uid") != "1001") {
     mirror_->follow(Time(1s));
     std::this_thread::yield();
   }
+  EXPECT_EQ(tree_.get("carol", "match_uid"), "77") << "what an operator wrote meanwhile stays";
   EXPECT_EQ(tree_.get("alice", "match_uid"), "1000");
   EXPECT_EQ(tenant_of(kProgram), "alice");
 }
