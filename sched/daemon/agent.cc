@@ -14,9 +14,10 @@
 #include "sched/control/trace_lines.h"
 #include "sched/daemon/driven_gpus.h"
 #include "sched/daemon/event_loop.h"
-#include "sched/daemon/kept_config.h"
 #include "sched/daemon/mps_keeper.h"
 #include "sched/daemon/systemd.h"
+#include "sched/kept/kept_config.h"
+#include "sched/kept/roster_store.h"
 #include "sched/module/module_link.h"
 #include "sched/policies/file_keeper.h"
 #include "sched/policies/length_store.h"
@@ -110,10 +111,13 @@ class Agent final : public Listener {
   UsageKeeper usage_{options_.region};
   const std::vector<PolicyEntry> policies_ =
       all_policies(knees_.store(), &lengths_.store()->history(), SloDecisions::kAside);
+  ConfigKeeper kept_config_{[path = options_.config, kept = options_.kept_config,
+                             policies = policies_] { keep_config(path, kept, policies); }};
   Config config_{policies_};
   std::string config_error_;  // of the last reload; empty: it was taken
   bool is_config_there_ = false;
   Roster roster_{plane_.region()};
+  FileKeeper<RosterStore> kept_roster_;
   Tenants tenants_{&roster_};
   ModuleLink module_;
   EventLoop loop_{[this](Time now) { step(now); },
@@ -136,7 +140,7 @@ class Agent final : public Listener {
 Result<> Agent::start() {
   auto config = read_configuration();
   if (config)
-    keep_config(options_.config, options_.kept_config, policies_);
+    kept_config_.ask();
   else
     config = last_correct_one(config.error());
   if (!config) return std::unexpected(config.error());
@@ -146,6 +150,8 @@ Result<> Agent::start() {
   keep_usage();
   follow_forks();
   if (auto taken = module_.start(config_); !taken) return taken;
+  kept_roster_.open(options_.kept_roster);
+  if (!options_.kept_roster.empty()) kept_roster_.store()->follow(roster_);
   auto control = ControlServer::listen(loop_.io(), options_.socket,
                                        [this](std::string_view line, const Peer& peer) {
                                          Answer answer = handle_request(line, peer, scope());
@@ -293,7 +299,7 @@ Result<> Agent::reload() {
   log_info("configuration read: {}", options_.config);
   open_lengths();
   keep_usage();
-  keep_config(options_.config, options_.kept_config, policies_);
+  kept_config_.ask();
   if (gpus_.are_there()) {
     gpus_.scheduler().configure(config_);
     module_.describe(gpus_.gpus(), config_);
@@ -337,6 +343,8 @@ void Agent::drop_gpus(std::string_view reason) {
 }
 
 void Agent::step(Time now) {
+  kept_roster_.save(now);
+  kept_config_.advance();
   if (!gpus_.are_there()) {
     follow_the_module();
     tenants_.reuse_slots();  // nobody keeps anything by slot

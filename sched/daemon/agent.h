@@ -29,6 +29,7 @@ struct AgentOptions {
   std::string shim_socket;
   std::string config = "/etc/gpushare/gpushare.toml";  // need not exist
   std::string kept_config{};              // the last correct one (kept_config.h); empty: none
+  std::string kept_roster{};              // what was set at run time (roster_store.h); empty: none
   std::optional<std::string> simulation;  // the socket of gpushare-sim
   ModulePaths module{};                   // of the kernel module
   int module_fd = -1;                     // the module's device, from the supervisor; -1: none

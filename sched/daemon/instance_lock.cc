@@ -19,7 +19,7 @@
 namespace gpushare {
 namespace {
 
-constexpr const char* kStep = "lock out other agents";
+constexpr const char* kLockOut = "lock out other agents";
 
 // So long whoever has died is waited for: most take some tenths of a second to end.
 constexpr Nanos kToEnd = std::chrono::seconds(1);
@@ -55,11 +55,11 @@ Others look_at_others(const Fd& file, std::vector<ProcessId>& dead) {
 Result<InstanceLock> lock(Fd file, const std::string& name, const std::string& what,
                           Nanos patience) {
   // The agent, which the supervisor executes, must inherit it.
-  if (::fcntl(file.get(), F_SETFD, 0) != 0) return errno_error(kStep, name);
+  if (::fcntl(file.get(), F_SETFD, 0) != 0) return errno_error(kLockOut, name);
   struct stat status{};
-  if (::fstat(file.get(), &status) != 0) return errno_error(kStep, name);
+  if (::fstat(file.get(), &status) != 0) return errno_error(kLockOut, name);
   if (status.st_uid != ::geteuid())
-    return make_error(std::errc::operation_not_permitted, kStep,
+    return make_error(std::errc::operation_not_permitted, kLockOut,
                       name + " belongs to another user; remove it");
   const MonotonicClock clock;
   const Time began = clock.now(), deadline = began + patience;
@@ -67,7 +67,7 @@ Result<InstanceLock> lock(Fd file, const std::string& name, const std::string& w
   bool is_locked = false;
   while (true) {
     is_locked = is_locked || ::flock(file.get(), LOCK_EX | LOCK_NB) == 0;
-    if (!is_locked && errno != EWOULDBLOCK) return errno_error(kStep, name);
+    if (!is_locked && errno != EWOULDBLOCK) return errno_error(kLockOut, name);
     taken.left.clear();
     if (is_locked && !text_of(file).ends_with(kWithoutLock)) break;
     const Others others = look_at_others(file, taken.left);
@@ -77,14 +77,14 @@ Result<InstanceLock> lock(Fd file, const std::string& name, const std::string& w
     // Where nobody is seen who has it, that may have ended just now, or live where we cannot look.
     const Time until = others == Others::kNone ? std::max(deadline, began + kToEnd) : deadline;
     if (others != Others::kAllDead && now >= until)
-      return make_error(std::errc::device_or_resource_busy, kStep,
+      return make_error(std::errc::device_or_resource_busy, kLockOut,
                         fmt::format("another gpushared{} runs on {}", holder_of(file), what));
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   std::string pid = std::to_string(::getpid());
   if (!is_locked) pid += kWithoutLock;
   if (::ftruncate(file.get(), 0) != 0 || ::pwrite(file.get(), pid.data(), pid.size(), 0) < 0)
-    return errno_error(kStep, name);
+    return errno_error(kLockOut, name);
   taken.file = std::move(file);
   return taken;
 }
@@ -105,7 +105,7 @@ Result<InstanceLock> lock_driver(const std::optional<std::string>& simulation) {
     std::filesystem::create_directory(std::filesystem::path(path).parent_path(), ignored);
   }
   Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!file.is_open()) return errno_error(kStep, path);
+  if (!file.is_open()) return errno_error(kLockOut, path);
   return lock(std::move(file), path,
               simulation ? "the simulation " + *simulation : "the NVIDIA driver", Nanos{});
 }

@@ -162,7 +162,8 @@ std::optional<FreezeDeed> Enforcer::begin(const Target& target, Controlled& proc
     refused_freeze(key, process, *begun.refusal);
     return std::nullopt;
   }
-  if (process.note.empty()) log_warning("process {}: {}", key.first.pid, kUnlisted);
+  if (process.note.empty())
+    log_about(key.first.pid, LogLevel::kWarning, "process {}: {}", key.first.pid, kUnlisted);
   process.note = kUnlisted;
   stop(key, process);
   return std::nullopt;
@@ -172,7 +173,8 @@ void Enforcer::end(const FreezeDeed& deed) {
   Controlled& process = processes_[deed.key];
   const bool is_news = freezes_.end(deed, process);
   if (deed.result && process.freezing.succeeded())
-    log_info("process {} is controlled again", deed.key.first.pid);
+    log_about(deed.key.first.pid, LogLevel::kInfo, "process {} is controlled again",
+              deed.key.first.pid);
   if (is_news) changed(Change::Kind::kFreeze, deed.key, deed.at);
   if (!deed.result) refused_freeze(deed.key, process, deed.result.error());
 }
@@ -202,7 +204,9 @@ void Enforcer::end_thaw(const ControlKey& key, const Result<>& result, Time at) 
   Freezes::not_thawed(process);
   still_frozen_.insert(key);
   const std::string note = result.error().message();
-  if (note != process.note) log_error("process {} is still frozen: {}", key.first.pid, note);
+  if (note != process.note)
+    log_about(key.first.pid, LogLevel::kError, "process {} is still frozen: {}", key.first.pid,
+              note);
   process.note = note;
 }
 
@@ -210,7 +214,8 @@ void Enforcer::refused_freeze(const ControlKey& key, Controlled& process, const 
   if (is_gone(error)) return;  // the registry will hear of it
   const Time now = clock_.now();
   if (process.freezing.failed(now, error.message()))
-    log_warning("process {} is only observed: {}", key.first.pid, process.freezing.text(now));
+    log_about(key.first.pid, LogLevel::kWarning, "process {} is only observed: {}", key.first.pid,
+              process.freezing.text(now));
   if (!process.freezing.may_try(now)) undo(key.second, std::span(&key, 1));
 }
 
@@ -257,7 +262,8 @@ void Enforcer::mend(const ControlKey& key, std::function<Result<>()> deed) {
   ask(key.second, [this, key, is_followed, deed = std::move(deed)]() -> DriverAnswer {
     return [this, key, is_followed, result = deed()] {
       if (!has_undone(result))
-        log_error("process {} was frozen by another: {}", key.first.pid, result.error().message());
+        log_about(key.first.pid, LogLevel::kError, "process {} was frozen by another: {}",
+                  key.first.pid, result.error().message());
       if (!is_followed) return;
       Controlled& process = processes_.at(key);  // it is not forgotten meanwhile
       if (--process.mending > 0) return;

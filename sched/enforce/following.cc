@@ -121,7 +121,8 @@ void Enforcer::look_at_classes(const ControlKey& key, Controlled& process, const
   }
   process.has_unknown_class = true;
   process.note = fmt::format("channel class {:#06x} is not known: observed only", *unknown);
-  log_warning("process {} is only observed: {}", key.first.pid, process.note);
+  log_about(key.first.pid, LogLevel::kWarning, "process {} is only observed: {}", key.first.pid,
+            process.note);
   undo(key.second, std::span(&key, 1));
 }
 

@@ -144,25 +144,31 @@ RecoveryReport recover(Gpu& gpu, Region& region, const ProcReader& processes) {
   return recovery.finish(ledger, processes);
 }
 
-Result<uint32_t> thaw_everything(Gpu& gpu) {
-  constexpr int kRounds = 4;  // freezes of one channel at a time that an agent can have left
-  const auto users = gpu.users();
+Result<AllPrograms> find_all_programs(Gpu& gpu) {
+  auto users = gpu.users();
   if (!users) return std::unexpected(users.error());
-  uint32_t programs = 0;
-  for (const pid_t pid : *users) {
+  AllPrograms all{.users = std::move(*users), .channels = {}, .is_complete = {}};
+  for (const pid_t pid : all.users) {
     const auto found = gpu.attach(pid)->finish();
-    if (!found) continue;  // it has ended
-    std::vector<ChannelRef> channels;
+    if (!found && !is_gone(found.error()) && all.is_complete)
+      all.is_complete = std::unexpected(found.error());
+    if (!found) continue;
     for (const DriverEvent& event : *found)
       if (const auto* const channel = std::get_if<ChannelCreated>(&event.what))
-        channels.push_back({channel->client, channel->channel});
-    if (channels.empty()) continue;
-    ++programs;
-    // A GPU passes over the channels of others.
-    for (const GpuInfo& info : gpu.gpus())
-      for (int round = 0; round < kRounds; ++round) (void)gpu.thaw(info.index, channels);
+        all.channels[pid].push_back({channel->client, channel->channel});
   }
-  return programs;
+  return all;
+}
+
+// A GPU passes over the channels of others.
+Result<> thaw_all(Gpu& gpu, uint32_t index, const AllPrograms& programs) {
+  constexpr int kRounds = 4;  // freezes of one channel at a time that an agent can have left
+  Result<> first;
+  for (const auto& [pid, channels] : programs.channels)
+    for (int round = 0; round < kRounds; ++round)
+      if (Result<> thawed = gpu.thaw(index, channels); !has_undone(thawed) && first)
+        first = std::move(thawed);
+  return first;
 }
 
 }  // namespace gpushare

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -80,9 +81,18 @@ class Recovery {
   RecoveryReport report_;
 };
 
-// Where no ledger says what is frozen: thaws all channels of all programs several times, because a
-// surplus thaw is harmless. Returns how many programs there were. Processes that were stopped (MPS
-// clients) are not resumed: whoever stopped them may have been somebody else.
-Result<uint32_t> thaw_everything(Gpu& gpu);
+// Where no ledger says what is frozen: all programs that use the driver, with the channels of those
+// that have any.
+struct AllPrograms {
+  std::vector<pid_t> users;
+  std::map<pid_t, std::vector<ChannelRef>> channels;
+  Result<> is_complete;  // the first refusal to say what a program has
+};
+// Error: the driver does not say who uses it.
+Result<AllPrograms> find_all_programs(Gpu& gpu);
+// Thaws them on one GPU, several times, because a surplus thaw is harmless. Processes that were
+// stopped (MPS clients) are not resumed: whoever stopped them may have been somebody else. Error:
+// the first refusal, after all were asked for.
+Result<> thaw_all(Gpu& gpu, uint32_t index, const AllPrograms& programs);
 
 }  // namespace gpushare

@@ -157,7 +157,8 @@ void Slices::refused(const ControlKey& key, Controlled& process, const Error& er
                      DriverLine& line) {
   const Time now = clock_.now();
   if (process.slicing.failed(now, error.message()))
-    log_warning("process {} keeps its slices: {}", key.first.pid, process.slicing.text(now));
+    log_about(key.first.pid, LogLevel::kWarning, "process {} keeps its slices: {}", key.first.pid,
+              process.slicing.text(now));
   if (!process.slicing.may_try(now)) restore(key, process, line);
 }
 

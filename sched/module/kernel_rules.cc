@@ -4,6 +4,7 @@
 #include <pwd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <set>
 
@@ -11,6 +12,7 @@ namespace gpushare {
 namespace {
 
 constexpr std::size_t kLongestGlob = 255;
+constexpr std::size_t kLargestEntry = 1 << 20;  // of the name service
 
 bool is_kernels_glob(const std::string& glob) {
   return glob.size() <= kLongestGlob && (glob.starts_with('/') || glob.starts_with('*')) &&
@@ -67,12 +69,22 @@ std::vector<Rule> rules_in_force(std::span<const Rule> file, std::span<const Ker
   return rules;
 }
 
-std::optional<uid_t> system_uid_of(const std::string& user) {
+std::optional<uid_t> uid_in(const std::string& user) {
   uid_t uid = 0;
   const auto [rest, error] = std::from_chars(user.data(), user.data() + user.size(), uid);
-  if (error == std::errc{} && rest == user.data() + user.size()) return uid;
-  if (const passwd* entry = ::getpwnam(user.c_str())) return entry->pw_uid;
-  return std::nullopt;
+  const bool is_number = error == std::errc{} && rest == user.data() + user.size();
+  return is_number ? std::optional(uid) : std::nullopt;
+}
+
+std::optional<uid_t> system_uid_of(const std::string& user) {
+  if (const auto uid = uid_in(user)) return uid;
+  std::vector<char> buffer(1024);
+  passwd entry{};
+  passwd* found = nullptr;
+  while (::getpwnam_r(user.c_str(), &entry, buffer.data(), buffer.size(), &found) == ERANGE &&
+         buffer.size() < kLargestEntry)
+    buffer.resize(2 * buffer.size());
+  return found == nullptr ? std::nullopt : std::optional(found->pw_uid);
 }
 
 }  // namespace gpushare

@@ -42,8 +42,10 @@ SplitRules split_rules(std::span<const Rule> rules,
 std::vector<Rule> rules_in_force(std::span<const Rule> file, std::span<const KernelRule> of_kernel,
                                  std::span<const KernelRule> shown);
 
+// The uid that a rule names by its number.
+std::optional<uid_t> uid_in(const std::string& user);
 // The uid of a user's name, for which the name service is asked, or of a decimal number. nullopt:
-// it is neither.
+// it is neither. Blocks for as long as the name service does; any thread may call.
 std::optional<uid_t> system_uid_of(const std::string& user);
 
 }  // namespace gpushare

@@ -25,7 +25,7 @@ std::string top_of(const std::string& path) { return path.substr(0, path.find('/
 
 void KernelTenants::hand_over(const TenantsConfig& config) {
   const std::set<std::string> written = written_tenants(tree_);
-  seed_sysfs(tree_, config, Seed::kMissing);
+  (void)seed_with_users(config, Seed::kMissing);
   std::set<uint32_t> handed_over;
   for (const uint32_t slot : tenants_.slots()) {
     const Tenant& tenant = *tenants_.at(slot);
@@ -50,8 +50,37 @@ void KernelTenants::start(const TenantsConfig& config) {
   seed(config, Seed::kMissing);
 }
 
+// What the name service says late is taken late.
+Seeded KernelTenants::seed_with_users(const TenantsConfig& config, Seed what) {
+  std::vector<std::string> users;
+  for (const Rule& rule : config.rules)
+    if (rule.user && !rule.cgroup && !rule.command) users.push_back(*rule.user);
+  users_.begin(users);
+  return seed_sysfs(tree_, config, what,
+                    [this](const std::string& user) { return users_.find(user); });
+}
+
+// They are rules by uid alone: behind one of these the kernel gets no other kind.
+void KernelTenants::take_late_users() {
+  if (!users_.take_news()) return;
+  SplitRules rules =
+      split_rules(rules_, [this](const std::string& user) { return users_.find(user); });
+  for (std::size_t i = kernel_rules_.size(); i < rules.of_kernel.size(); ++i) {
+    const KernelRule& rule = rules.of_kernel[i];
+    const bool is_taken = !does_file_win_ && shown_rules_[rule.tenant].uid.has_value();
+    if (rule.uid && take_uid_.contains(rule.tenant) && !is_taken)
+      log_failure(tree_.write_match_uid(rule.tenant, rule.uid), rule.tenant);
+    dirty_.insert(rule.tenant);
+  }
+  must_take_rules_ |= rules.of_kernel.size() != kernel_rules_.size();
+  kernel_rules_ = std::move(rules.of_kernel);
+}
+
 void KernelTenants::seed(const TenantsConfig& config, Seed what) {
-  kernel_rules_ = seed_sysfs(tree_, config, what);
+  Seeded seeded = seed_with_users(config, what);
+  kernel_rules_ = std::move(seeded.rules);
+  take_uid_ = std::move(seeded.take_uid);
+  does_file_win_ = what == Seed::kAll;
   rules_ = config.rules;
   must_take_rules_ = true;
   mirror_all();
@@ -80,9 +109,9 @@ void KernelTenants::on_notice(const KernelNotice& notice) {
         changed->what == SettingsChanged::What::kMembers || top != changed->tenant;
     (is_about_members ? dirty_members_ : dirty_).insert(top);
   } else if (const auto* control = std::get_if<ControlRefused>(&notice.what)) {
-    refusals_.note(notice.time, *control);
+    (void)refusals_.note(notice.time, *control);
   } else if (const auto* memory = std::get_if<MemoryRefused>(&notice.what)) {
-    refusals_.note(notice.time, *memory);
+    (void)refusals_.note(notice.time, *memory);
   } else {
     must_mirror_all_ = true;
   }
@@ -107,6 +136,7 @@ void KernelTenants::put(const ProcessId& process, const std::string& tenant) {
 
 bool KernelTenants::follow(Time now) {
   const uint64_t before = tenants_.generation();
+  take_late_users();
   if (!is_told_) look(now);
   if (std::exchange(must_mirror_all_, false)) mirror_all();
   for (const std::string& tenant : std::exchange(dirty_, {})) mirror(tenant);

@@ -10,18 +10,21 @@
 // cgroup and uid. It has no rules by command, none before the agent started, and sees no process
 // while it is not hooked to the driver. So the agent applies all rules, those of the file and those
 // of sysfs, to the processes that the kernel left in `default`, and writes the result back as an
-// attachment.
+// attachment. So it is with the rules from one on whose user the name service does not tell in
+// time: the kernel gets them when it does.
 #pragma once
 
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "intercept/gpu.h"
 #include "intercept/kmod/notice.h"
 #include "sched/module/kernel_rules.h"
 #include "sched/module/refusal_log.h"
 #include "sched/module/sysfs_seed.h"
+#include "sched/module/user_ids.h"
 #include "sched/tenants/proc_reader.h"
 #include "sched/tenants/tenant_control.h"
 #include "shmctl/settings/sysfs_tree.h"
@@ -33,9 +36,14 @@ using namespace std::chrono_literals;
 class KernelTenants final : public TenantControl {
  public:
   // The references outlive the object. `is_told`: notices come; otherwise follow() looks into sysfs
-  // every 100 ms.
-  KernelTenants(SysfsTree& tree, Tenants& tenants, const ProcReader& processes, bool is_told)
-      : tree_(tree), tenants_(tenants), processes_(processes), is_told_(is_told) {}
+  // every 100 ms. `ask`: the name service; its own test brings another.
+  KernelTenants(SysfsTree& tree, Tenants& tenants, const ProcReader& processes, bool is_told,
+                UserIds::Ask ask = system_uid_of)
+      : tree_(tree),
+        tenants_(tenants),
+        processes_(processes),
+        is_told_(is_told),
+        users_(std::move(ask)) {}
 
   // Before the start, if an agent without the module was here: writes what Tenants has from it into
   // sysfs, except for tenants in which somebody has chosen something there. It can be done again
@@ -66,7 +74,9 @@ class KernelTenants final : public TenantControl {
  private:
   static constexpr Nanos kLook = 100ms;
 
+  Seeded seed_with_users(const TenantsConfig& config, Seed what);
   void seed(const TenantsConfig& config, Seed what);
+  void take_late_users();
   void take_rules();
   void look(Time now);
   void mirror_all();
@@ -84,6 +94,9 @@ class KernelTenants final : public TenantControl {
   const bool is_told_;
   std::vector<Rule> rules_;               // of the file
   std::vector<KernelRule> kernel_rules_;  // the first of them, as they were given to the kernel
+  UserIds users_;                         // that rules_ name
+  std::set<std::string> take_uid_;        // see Seeded
+  bool does_file_win_ = false;            // over what an operator has written since
   struct ShownRules {
     std::string cgroup;
     std::optional<uid_t> uid;

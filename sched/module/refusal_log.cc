@@ -4,33 +4,38 @@
 #include <fmt/format.h>
 
 #include "shmctl/base/log.h"
+#include "shmctl/base/proc_stat.h"
 
 namespace gpushare {
 namespace {
 
-using namespace std::chrono_literals;
-
 constexpr std::size_t kMostRemembered = 1024;  // processes; then all are forgotten
-constexpr Nanos kInterval = 1s;
+constexpr uid_t kNobodyKnown = static_cast<uid_t>(-1);
 
 }  // namespace
 
-void RefusalLog::note(Time now, const ControlRefused& refused) {
-  warn(now, refused.process, fmt::format("was refused scheduling control {:#x}", refused.command));
+RefusalLog::RefusalLog()
+    : RefusalLog([](pid_t pid) { return real_uid_of(pid).value_or(kNobodyKnown); }) {}
+
+bool RefusalLog::note(Time now, const ControlRefused& refused) {
+  return warn(now, refused.process,
+              fmt::format("was refused scheduling control {:#x}", refused.command));
 }
 
-void RefusalLog::note(Time now, const MemoryRefused& refused) {
-  warn(now, refused.process,
-       fmt::format("was refused {} bytes: its tenant has {} of {} on GPU {}", refused.bytes,
-                   refused.current_bytes, refused.max_bytes, refused.instance));
+bool RefusalLog::note(Time now, const MemoryRefused& refused) {
+  return warn(now, refused.process,
+              fmt::format("was refused {} bytes: its tenant has {} of {} on GPU {}", refused.bytes,
+                          refused.current_bytes, refused.max_bytes, refused.instance));
 }
 
-void RefusalLog::warn(Time now, const ProcessId& process, const std::string& text) {
-  if (now < next_ || warned_of_.contains(process)) return;
-  if (warned_of_.size() >= kMostRemembered) warned_of_.clear();
-  warned_of_.insert(process);
-  next_ = now + kInterval;
-  log_warning("process {} {}", process.pid, text);
+bool RefusalLog::warn(Time now, const ProcessId& process, const std::string& text) {
+  if (seen_.size() >= kMostRemembered) seen_.clear();
+  const auto [seen, is_first] = seen_.try_emplace(process);
+  if (is_first) seen->second = user_of_(process.pid);
+  if (!seen->second || !budget_.take(*seen->second, now)) return false;
+  seen->second.reset();
+  log_about(process.pid, LogLevel::kWarning, "process {} {}", process.pid, text);
+  return true;
 }
 
 }  // namespace gpushare

@@ -12,8 +12,10 @@ void log_failure(const Result<>& done, std::string_view tenant) {
   if (!done) log_warning("tenant '{}': {}", tenant, done.error().message());
 }
 
-std::vector<KernelRule> seed_sysfs(SysfsTree& tree, const TenantsConfig& config, Seed what) {
-  SplitRules rules = split_rules(config.rules, system_uid_of);
+Seeded seed_sysfs(SysfsTree& tree, const TenantsConfig& config, Seed what,
+                  const std::function<std::optional<uid_t>(const std::string&)>& uid_of) {
+  SplitRules rules = split_rules(config.rules, uid_of);
+  Seeded seeded;
   // The kernel tries rules in the order in which tenants were made.
   for (const TenantConfig& written : config.tenants) {
     const bool is_new = !tree.has(written.name);
@@ -35,15 +37,18 @@ std::vector<KernelRule> seed_sysfs(SysfsTree& tree, const TenantsConfig& config,
     }
     log_failure(tree.write(written.name, settings), written.name);
     if (!is_all && !is_default) continue;
+    const bool takes_uid = is_all || !present || !present->match_uid;
+    if (takes_uid) seeded.take_uid.insert(written.name);
     for (const KernelRule& rule : rules.of_kernel) {
       if (rule.tenant != written.name) continue;
-      if (rule.uid && (is_all || !present || !present->match_uid))
+      if (rule.uid && takes_uid)
         log_failure(tree.write_match_uid(rule.tenant, rule.uid), rule.tenant);
       if (!rule.uid && (is_all || !present || present->match_cgroup.empty()))
         log_failure(tree.write_match_cgroup(rule.tenant, rule.cgroup), rule.tenant);
     }
   }
-  return std::move(rules.of_kernel);
+  seeded.rules = std::move(rules.of_kernel);
+  return seeded;
 }
 
 std::set<std::string> written_tenants(const SysfsTree& tree) {

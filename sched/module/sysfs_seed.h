@@ -8,6 +8,8 @@
 // wins for every key and rule that it names. Tenants that it does not name are left alone.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -24,9 +26,14 @@ void log_failure(const Result<>& done, std::string_view tenant);
 
 enum class Seed { kMissing, kAll };  // at the start, on a reload
 
-// Returns the rules that the kernel was given: the first ones of the file. What cannot be written
-// is logged and left.
-std::vector<KernelRule> seed_sysfs(SysfsTree& tree, const TenantsConfig& config, Seed what);
+struct Seeded {
+  std::vector<KernelRule> rules;  // that the kernel was given: the first ones of the file
+  // Tenants into which a rule by uid may be written that comes to be known later.
+  std::set<std::string> take_uid;
+};
+// `uid_of`: as split_rules(). What cannot be written is logged and left.
+Seeded seed_sysfs(SysfsTree& tree, const TenantsConfig& config, Seed what,
+                  const std::function<std::optional<uid_t>(const std::string&)>& uid_of);
 
 // The tenants in sysfs that hold what somebody has chosen: all but a `default` as the kernel makes
 // it.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// FileKeeper: the file of what policies learn of programs (KneeStore, LengthStore). Policies do no
-// I/O: they use the store, and the agent calls save() after each step. One thread, the agent's; the
-// file is written on another, because a disk may take seconds.
+// FileKeeper: the file of what policies learn of programs (KneeStore, LengthStore), and that of
+// what was set at run time. Policies do no I/O: they use the store, and the agent calls save()
+// after each step. One thread, the agent's; the file is written on another, because a disk may take
+// seconds.
 #pragma once
 
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include <future>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "shmctl/base/aside.h"
@@ -20,12 +22,14 @@ namespace gpushare {
 
 // `Store` says what it holds (kContents), how long two writings are apart at least (kLeastPause),
 // and has open(), take_save_request(), take_text(), note_failure() and write() as KneeStore has.
+// Where the text is long take_text() may give what write() makes it of.
 template <class Store>
 class FileKeeper {
  public:
   // How long the end waits for the disk.
   static constexpr Nanos kLastPatience = std::chrono::seconds(2);
-  using Write = std::function<Result<>(const std::string& path, const std::string& text)>;
+  using Text = std::remove_cvref_t<decltype(*std::declval<Store&>().take_text())>;
+  using Write = std::function<Result<>(const std::string& path, const Text& text)>;
 
   // `write`: called on any thread, one call at a time.
   explicit FileKeeper(Write write = Store::write) : write_(std::move(write)) {}
@@ -62,11 +66,11 @@ class FileKeeper {
     take_answer();
     if (writing_.valid() || !is_due_ || now < next_) return;
     is_due_ = false;
-    const std::optional<std::string> text = store_.take_text();
+    std::optional<Text> text = store_.take_text();
     if (!text) return;
     next_ = now == Time::max() ? now : now + Store::kLeastPause;
     writing_ = start_aside<Result<>>(
-        [write = write_, path = path_, text = *text] { return write(path, text); });
+        [write = write_, path = path_, text = std::move(*text)] { return write(path, text); });
     if (!writing_.valid()) store_.note_failure();
   }
 

@@ -159,7 +159,8 @@ void ShimLink::read(Time now, const Registry& registry) {
   for (const Widening::Found& found : spatial_.found_narrow()) {
     const std::string& command = identities_[found.process].command_line;
     if (found.is_stuck)
-      log_warning(
+      log_about(
+          found.process.pid, LogLevel::kWarning,
           "process {} ({}): a kernel has not ended for {} s. Its blocks need {} SMs at once, and "
           "its partition has {}: if they wait for each other, it never ends, and the program must "
           "be started again. Its command has at least {} SMs from now on",
@@ -167,7 +168,8 @@ void ShimLink::read(Time now, const Registry& registry) {
           std::chrono::duration_cast<std::chrono::seconds>(Widening::kPatience).count(), found.sms,
           found.has_sms, found.sms);
     else
-      log_info(
+      log_about(
+          found.process.pid, LogLevel::kInfo,
           "process {} ({}): a kernel needs {} SMs at once. Its command has at least as many from "
           "now on",
           found.process.pid, command, found.sms);
@@ -189,9 +191,10 @@ SlotReading ShimLink::read_slot_of(const ProcessId& process, const ShimSlot& slo
   const bool was_believed = bounds.reason().empty();
   SlotReading reading = bounds.check(now, read_slot(slot));
   if (was_believed && !bounds.reason().empty())
-    log_warning("process {} is not believed for {} s: {}", process.pid,
-                std::chrono::duration_cast<std::chrono::seconds>(SlotBounds::kDistrust).count(),
-                bounds.reason());
+    log_about(process.pid, LogLevel::kWarning, "process {} is not believed for {} s: {}",
+              process.pid,
+              std::chrono::duration_cast<std::chrono::seconds>(SlotBounds::kDistrust).count(),
+              bounds.reason());
   return reading;
 }
 

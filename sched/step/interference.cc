@@ -13,9 +13,8 @@
 namespace gpushare {
 namespace {
 
-// Who freezes others in a loop, from many processes too, writes no more into the log than this.
-constexpr Nanos kLogPause = std::chrono::minutes(1);
-constexpr int kMostLines = 10;
+constexpr Nanos kLogPause = std::chrono::minutes(1);  // of one process's deeds to another
+constexpr uid_t kNobodyKnown = static_cast<uid_t>(-1);
 // Freezes of one channel beyond so many are not counted: what is left is seen with the next one.
 constexpr int kMostCounted = 64;
 
@@ -70,16 +69,11 @@ void Interference::found(Kind kind, const ProcessId& culprit, const ProcessId& v
   }
   ++deed.count;
   const Time now = clock_.now();
-  if (now - log_began_ >= kLogPause) {
-    log_began_ = now;
-    lines_ = 0;
-  }
   const bool is_news = deed.logged_count == 0 || now - deed.logged >= kLogPause;
-  if (is_news && lines_ < kMostLines) {
-    ++lines_;
+  if (is_news && lines_.take(deed.uid.value_or(kNobodyKnown), now)) {
     deed.logged = now;
     deed.logged_count = deed.count;
-    log_warning("{}: it is undone", describe(deed));
+    log_about(culprit.pid, LogLevel::kWarning, "{}: it is undone", describe(deed));
   }
   if (deeds_.size() >= kMostDeeds) deeds_.erase(deeds_.begin());
   deeds_.push_back(std::move(deed));

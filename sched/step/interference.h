@@ -11,6 +11,7 @@
 // it freezes.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "sched/enforce/enforcer.h"
 #include "sched/step/registry.h"
 #include "shmctl/base/clock.h"
+#include "shmctl/base/user_budget.h"
 
 namespace gpushare {
 
@@ -74,8 +76,9 @@ class Interference {
   std::map<ProcessId, Victim> victims_;
   std::vector<Deed> deeds_;
   uint64_t count_ = 0;
-  Time log_began_{};  // of the minute in which lines_ are counted
-  int lines_ = 0;
+  // Of the log, by the culprit's user: who freezes others in a loop, from many processes too,
+  // writes ten in a minute, and hides nobody else's deeds.
+  UserBudget lines_{std::chrono::seconds(6), 10};
 };
 
 // "process 17 (prog, user 1000) froze process 18, 3 times".

@@ -200,8 +200,8 @@ bool LateAttach::end(Current& current, const Answer& answer) {
     } else {
       put_off(failed_[pid]);
       if (is_first)
-        log_warning("process {} cannot be looked at, which is tried again: {}", pid,
-                    error.message());
+        log_about(pid, LogLevel::kWarning,
+                  "process {} cannot be looked at, which is tried again: {}", pid, error.message());
     }
     return true;
   }
@@ -240,8 +240,8 @@ void LateAttach::watch(const ProcessId& process) {
   const auto watched = observer_->watch(process);
   if (!watched && !is_gone(watched.error())) {
     if (unwatched_.insert(process).second)
-      log_warning("the end of process {} may be seen late: {}", process.pid,
-                  watched.error().message());
+      log_about(process.pid, LogLevel::kWarning, "the end of process {} may be seen late: {}",
+                process.pid, watched.error().message());
     return;
   }
   unwatched_.erase(process);

@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <string_view>
 #include <vector>
 
@@ -37,19 +36,6 @@ std::optional<std::string> read_file(const std::string& path) {
     text.append(chunk, static_cast<std::size_t>(n));
   }
   return text;
-}
-
-// Returns the first number of the line "Uid:" in /proc/PID/status. The owner of the files there is
-// not the process's user: by PR_SET_DUMPABLE a program makes it root.
-std::optional<uid_t> real_uid(std::string_view status) {
-  constexpr std::string_view kLine = "\nUid:\t";
-  const std::size_t at = status.find(kLine);
-  if (at == std::string_view::npos) return std::nullopt;
-  const std::string_view number = status.substr(at + kLine.size());
-  uid_t uid = 0;
-  const auto end = std::from_chars(number.data(), number.data() + number.size(), uid);
-  if (end.ec != std::errc()) return std::nullopt;
-  return uid;
 }
 
 // The innermost first. `process` and `own` are folders of /proc.
@@ -183,7 +169,7 @@ std::optional<ProcessDetails> SystemProcReader::details(pid_t pid) const {
   const std::string folder = root_ + "/" + std::to_string(pid);
   ProcessDetails details;
   const auto text = read_file(folder + "/stat");
-  const auto uid = real_uid(read_file(folder + "/status").value_or(""));
+  const auto uid = real_uid_of(pid, root_);
   if (!text || !uid) return std::nullopt;
   details.uid = *uid;
   details.owners = namespace_owners(folder, root_ + "/self");

@@ -9,10 +9,15 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <optional>
+
 #include "shmctl/base/log_limit.h"
+#include "shmctl/base/proc_stat.h"
 
 namespace gpushare {
 namespace {
+
+constexpr uid_t kUserOfTheEnded = static_cast<uid_t>(-1);  // which no process has
 
 // A line that is the same as the last one is counted for so long, instead of written.
 constexpr std::chrono::seconds kSameLine(5);
@@ -38,12 +43,16 @@ bool takes_a_line() {
   return ::poll(&out, 1, 0) == 1 && out.revents == POLLOUT;
 }
 
+// Of the line that this thread writes now: its sinks are called before log_line() returns.
+thread_local std::optional<uid_t> user_of_line;
+
 // Writes to standard error what LogLimit admits.
 class LimitedSink final : public spdlog::sinks::base_sink<std::mutex> {
  private:
   void sink_it_(const spdlog::details::log_msg& line) override {
     if (!takes_a_line()) return limit_.leave_out();
-    const auto left_out = limit_.admit(from_spdlog(line.level), MonotonicClock().now());
+    const auto left_out =
+        limit_.admit(from_spdlog(line.level), MonotonicClock().now(), user_of_line);
     if (!left_out) return;
     if (*left_out > 0) {
       const std::string text =
@@ -94,6 +103,13 @@ void set_log_level(LogLevel level) { logger().set_level(to_spdlog(level)); }
 
 void log_line(LogLevel level, std::string_view text) {
   logger().log(to_spdlog(level), spdlog::string_view_t(text.data(), text.size()));
+}
+
+void log_line_about(pid_t pid, LogLevel level, std::string_view text) {
+  if (!logger().should_log(to_spdlog(level))) return;
+  user_of_line = real_uid_of(pid).value_or(kUserOfTheEnded);
+  log_line(level, text);
+  user_of_line.reset();
 }
 
 }  // namespace gpushare

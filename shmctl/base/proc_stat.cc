@@ -79,6 +79,23 @@ uint64_t start_ticks_of(pid_t pid) {
   return stat ? stat->start_ticks : 0;
 }
 
+std::optional<uid_t> real_uid_of(pid_t pid, const std::string& root) {
+  constexpr std::string_view kLine = "\nUid:\t";
+  const Fd fd(::open((root + "/" + std::to_string(pid) + "/status").c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.is_open()) return std::nullopt;
+  char bytes[4096];  // the line is among the first ones
+  const ssize_t size = ::read(fd.get(), bytes, sizeof bytes);
+  if (size < 0) return std::nullopt;
+  const std::string_view text(bytes, static_cast<std::size_t>(size));
+  const std::size_t at = text.find(kLine);
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string_view number = text.substr(at + kLine.size());
+  uid_t uid = 0;
+  if (!read_number(number.substr(0, number.find_first_not_of("0123456789")), uid))
+    return std::nullopt;
+  return uid;
+}
+
 Life life_of(const ProcessId& process) {
   // The signal 0 needs no descriptor, and /proc may hide processes.
   if (process.pid <= 0 || (::kill(process.pid, 0) != 0 && errno == ESRCH)) return Life::kEnded;

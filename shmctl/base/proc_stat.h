@@ -34,6 +34,10 @@ Result<ProcStat> read_proc_stat(pid_t pid, const std::string& root = "/proc");
 // does not prove that the process has ended.
 uint64_t start_ticks_of(pid_t pid);
 
+// The user who has started the process, which a program cannot make look like another's, unlike the
+// owner of its folder in /proc. nullopt: there is no such process, or it cannot be read now.
+std::optional<uid_t> real_uid_of(pid_t pid, const std::string& root = "/proc");
+
 // Whether a process lives. That can also be unknown: without a free descriptor, for example,
 // nothing can be read of it. What was done to a process is forgotten only when its end is proven.
 enum class Life : uint8_t {

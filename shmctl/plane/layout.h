@@ -22,6 +22,9 @@ namespace gpushare {
 
 inline constexpr uint64_t kMagic = 0x3145524148535047;  // "GPSHARE1", little endian
 inline constexpr uint32_t kLayoutVersion = 13;
+// Rises when a Slot<LedgerRecord> looks different. Whoever finds a region of another layout can
+// read the ledger of it that has this format (ControlPlane::copy_ledger()).
+inline constexpr uint32_t kLedgerFormat = 1;
 inline constexpr uint32_t kMaxGpus = 16;
 inline constexpr uint32_t kMaxTenants = 1024;
 inline constexpr uint32_t kMaxProcesses = 2048;         // slots; one per process and GPU
@@ -329,7 +332,8 @@ struct RosterScope {
   uint32_t reserved = 0;
 };
 
-// Written once, before the region gets its name. Only `publication` changes after that.
+// Written once, before the region gets its name. Only `publication` changes after that. Every
+// version has these members at these places.
 struct RegionHeader {
   uint64_t magic;
   uint32_t version;       // kLayoutVersion
@@ -338,7 +342,8 @@ struct RegionHeader {
   uint32_t max_gpus, max_tenants, max_processes, max_ledger;
   uint64_t created_ns;
   std::atomic<uint64_t> publication;  // odd while the agent writes a tick's records (snapshot.h)
-  uint64_t reserved;
+  uint32_t ledger_format;  // kLedgerFormat; 0 in regions of versions that did not write it
+  uint32_t ledger_offset;  // where its `max_ledger` entries begin
 };
 
 struct TenantSlot {
@@ -365,7 +370,8 @@ struct Region {
   Slot<RosterScope> roster_scopes[kMaxRosterScopes];
 };
 
-// A change of any of these needs a new kLayoutVersion. tests/shmctl/plane/layout_test.cc checks the
+// A change of any of these needs a new kLayoutVersion, and one of LedgerRecord or of Slot a new
+// kLedgerFormat as well; the header keeps what it has. tests/shmctl/plane/layout_test.cc checks the
 // members of the records.
 static_assert(sizeof(AgentRecord) == 288 && sizeof(GpuRecord) == 232);
 static_assert(sizeof(TenantRecord) == 1632 && sizeof(ProcessRecord) == 536);

@@ -9,12 +9,14 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cerrno>
 #include <climits>
-#include <cstring>
+#include <cstddef>
 #include <memory>
-#include <new>
+#include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "shmctl/base/clock.h"
 
@@ -111,6 +113,26 @@ Result<Fd> open_folder(const char* step, const Place& place, bool does_make) {
   return folder;
 }
 
+// What a header says, beside what changes.
+struct HeaderValues {
+  uint64_t magic;
+  uint32_t version, header_bytes;
+  uint64_t region_bytes;
+  uint32_t max_gpus, max_tenants, max_processes, max_ledger;
+  uint64_t created_ns, publication;
+  uint32_t ledger_format, ledger_offset;
+};
+static_assert(sizeof(HeaderValues) == sizeof(RegionHeader) &&
+              offsetof(HeaderValues, ledger_offset) == offsetof(RegionHeader, ledger_offset));
+
+// nullopt: it cannot be read, as errno says, or the file is shorter (0).
+std::optional<HeaderValues> read_header(const Fd& fd) {
+  HeaderValues header{};
+  errno = 0;
+  const ssize_t got = ::pread(fd.get(), &header, sizeof header, 0);
+  return got == sizeof header ? std::optional(header) : std::nullopt;
+}
+
 // `fd` is whatever was found under the name. Nothing is mapped before this check has passed.
 Result<> check_file(const std::string& name, const std::string& path, const Fd& fd) {
   struct stat file;
@@ -127,14 +149,14 @@ Result<> check_file(const std::string& name, const std::string& path, const Fd& 
                   fmt::format("has mode {:04o}, expected {:04o}", file.st_mode & 07777, kMode),
                   "others may have changed it; " + remove_it);
 
-  alignas(RegionHeader) unsigned char bytes[sizeof(RegionHeader)];
-  const ssize_t got = ::pread(fd.get(), bytes, sizeof bytes, 0);
-  if (got < 0) return errno_error(kOpen, name);
-  if (static_cast<std::size_t>(got) < sizeof bytes)
+  const auto first = read_header(fd);
+  if (!first && errno != 0) return errno_error(kOpen, name);
+  if (!first)
     return refuse(name,
-                  fmt::format("is truncated: {} bytes, a header alone has {}", got, sizeof bytes),
+                  fmt::format("is truncated: {} bytes, a header alone has {}", file.st_size,
+                              sizeof(RegionHeader)),
                   remove_it, ControlPlane::kUnreadable);
-  const auto& header = *std::launder(reinterpret_cast<const RegionHeader*>(bytes));
+  const HeaderValues& header = *first;
   if (header.magic != kMagic)
     return refuse(name,
                   fmt::format("is not a control plane: magic {:#018x}, expected {:#018x}",
@@ -167,6 +189,13 @@ Result<> check_file(const std::string& name, const std::string& path, const Fd& 
   return {};
 }
 
+// Also for a region that a version made which did not write it; whoever does it writes the same.
+void write_ledger_place(RegionHeader& header) {
+  if (header.ledger_format == kLedgerFormat) return;
+  header.ledger_offset = offsetof(Region, ledger);
+  header.ledger_format = kLedgerFormat;
+}
+
 void write_header(Region& region) {
   RegionHeader& header = region.header;
   header.magic = kMagic;
@@ -178,6 +207,7 @@ void write_header(Region& region) {
   header.max_processes = kMaxProcesses;
   header.max_ledger = kMaxLedger;
   header.created_ns = static_cast<uint64_t>(MonotonicClock().now().time_since_epoch().count());
+  write_ledger_place(header);
 }
 
 // Puts an empty region under `name`; it is whole from the first instant at which the name exists.
@@ -201,6 +231,34 @@ Result<> make_region(const Fd& folder, const Place& place) {
   return {};
 }
 
+struct FoundFile {
+  std::string path;
+  Fd fd;
+};
+
+// Whatever is under the name.
+Result<FoundFile> open_file(const std::string& name, bool is_writable) {
+  const auto place = place_of(kOpen, name);
+  if (!place) return std::unexpected(place.error());
+  const auto folder = open_folder(kOpen, *place, /*does_make=*/false);
+  const bool is_absent = !folder && folder.error().code == std::errc::no_such_file_or_directory;
+  if (!folder && !is_absent) return std::unexpected(folder.error());
+  // O_NONBLOCK keeps a FIFO under the name from blocking this call; it is refused later.
+  Fd fd(is_absent
+            ? -1
+            : ::openat(folder->get(), place->file.c_str(),
+                       (is_writable ? O_RDWR : O_RDONLY) | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+  if (fd.is_open()) return FoundFile{place->path(), std::move(fd)};
+  const int why = is_absent ? ENOENT : errno;
+  errno = why;
+  if (why == ELOOP)
+    return refuse(name, "is a symbolic link", "check who made it, then remove " + place->path());
+  if (why == ENOENT) return errno_error(kOpen, name + " (gpushared makes it when it starts)");
+  if (why == EACCES && is_writable)
+    return errno_error(kOpen, name + " for writing (only its owner may, normally root)");
+  return errno_error(kOpen, name);
+}
+
 }  // namespace
 
 ControlPlane::ControlPlane(std::string name, std::unique_ptr<Mapping> mapping)
@@ -210,31 +268,12 @@ ControlPlane& ControlPlane::operator=(ControlPlane&&) noexcept = default;
 ControlPlane::~ControlPlane() = default;
 
 Result<ControlPlane> ControlPlane::open(const std::string& name, Access access) {
-  const auto place = place_of(kOpen, name);
-  if (!place) return std::unexpected(place.error());
   const bool is_writable = access == Access::kReadWrite;
-  const auto open_file = [&](const Fd& folder) {
-    // O_NONBLOCK keeps a FIFO under the name from blocking this call; it is refused below.
-    return Fd(::openat(folder.get(), place->file.c_str(),
-                       (is_writable ? O_RDWR : O_RDONLY) | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
-  };
-  const auto folder = open_folder(kOpen, *place, /*does_make=*/false);
-  const bool is_absent = !folder && folder.error().code == std::errc::no_such_file_or_directory;
-  if (!folder && !is_absent) return std::unexpected(folder.error());
-  Fd fd = is_absent ? Fd() : open_file(*folder);
-  if (!fd.is_open()) {
-    const int why = is_absent ? ENOENT : errno;
-    errno = why;
-    if (why == ELOOP)
-      return refuse(name, "is a symbolic link", "check who made it, then remove " + place->path());
-    if (why == ENOENT) return errno_error(kOpen, name + " (gpushared makes it when it starts)");
-    if (why == EACCES && is_writable)
-      return errno_error(kOpen, name + " for writing (only its owner may, normally root)");
-    return errno_error(kOpen, name);
-  }
-  if (auto checked = check_file(name, place->path(), fd); !checked)
+  const auto found = open_file(name, is_writable);
+  if (!found) return std::unexpected(found.error());
+  if (auto checked = check_file(name, found->path, found->fd); !checked)
     return std::unexpected(checked.error());
-  auto memory = map_region(kOpen, fd, is_writable ? PROT_READ | PROT_WRITE : PROT_READ);
+  auto memory = map_region(kOpen, found->fd, is_writable ? PROT_READ | PROT_WRITE : PROT_READ);
   if (!memory) return std::unexpected(memory.error());
   return ControlPlane(name, std::make_unique<Mapping>(std::move(*memory), is_writable));
 }
@@ -252,6 +291,7 @@ Result<ControlPlane> ControlPlane::create(const std::string& name) {
   if (!place) return std::unexpected(place.error());
   for (int attempt = 0; attempt < kMakeAttempts; ++attempt) {
     auto found = open(name, Access::kReadWrite);
+    if (found) write_ledger_place(found->region().header);
     if (found || found.error().code != std::errc::no_such_file_or_directory) return found;
     const auto folder = open_folder(kMake, *place, /*does_make=*/true);
     if (!folder) return std::unexpected(folder.error());
@@ -262,19 +302,55 @@ Result<ControlPlane> ControlPlane::create(const std::string& name) {
                     name + " is being made and removed by others all the time");
 }
 
-Result<std::string> ControlPlane::set_aside(const std::string& name) {
-  constexpr const char* kSetAside = "set a control plane aside";
-  const auto place = place_of(kSetAside, name);
+Result<std::string> ControlPlane::replace(const std::string& name, const std::string& with) {
+  constexpr const char* kReplace = "replace a control plane";
+  const auto place = place_of(kReplace, name), other = place_of(kReplace, with);
   if (!place) return std::unexpected(place.error());
+  if (!other) return std::unexpected(other.error());
+  if (other->folder != place->folder)
+    return make_error(std::errc::invalid_argument, kReplace, with + " is in another folder");
   const auto found = open(name, Access::kReadWrite);
-  if (found) return make_error(std::errc::invalid_argument, kSetAside, name + " can be read");
+  if (found) return make_error(std::errc::invalid_argument, kReplace, name + " can be read");
   if (found.error().code != kUnreadable) return std::unexpected(found.error());
-  const auto folder = open_folder(kSetAside, *place, /*does_make=*/false);
+  const auto folder = open_folder(kReplace, *place, /*does_make=*/false);
   if (!folder) return std::unexpected(folder.error());
-  const std::string other = place->file + ".unread";
-  if (::renameat(folder->get(), place->file.c_str(), folder->get(), other.c_str()) != 0)
-    return errno_error(kSetAside, name);
-  return place->folder + "/" + other;
+  const int at = folder->get();
+  const std::string aside = place->file + ".unread";
+  if (::unlinkat(at, aside.c_str(), 0) != 0 && errno != ENOENT)
+    return errno_error(kReplace, place->folder + "/" + aside);
+  if (::linkat(at, place->file.c_str(), at, aside.c_str(), 0) != 0)
+    return errno_error(kReplace, name);
+  if (::renameat(at, other->file.c_str(), at, place->file.c_str()) != 0)
+    return errno_error(kReplace, with);
+  return place->folder + "/" + aside;
+}
+
+Result<> ControlPlane::copy_ledger(const std::string& name, Region& into) {
+  auto found = open_file(name, /*is_writable=*/false);
+  if (!found) return std::unexpected(found.error());
+  const auto none = [&](std::string_view why) {
+    return make_error(kUnreadable, "read the ledger of another layout",
+                      fmt::format("{} {}", name, why));
+  };
+  const auto checked = check_file(name, found->path, found->fd);
+  if (checked) return make_error(std::errc::invalid_argument, kOpen, name + " can be read");
+  if (checked.error().code != kUnreadable) return checked;
+  const auto header = read_header(found->fd);
+  if (!header || header->magic != kMagic) return none("has no header");
+  if (header->ledger_format != kLedgerFormat) return none("has a ledger of another format");
+  Slot<LedgerRecord> slot;
+  std::vector<LedgerRecord> taken;
+  for (uint64_t index = 0; index < header->max_ledger; ++index) {
+    const auto at = static_cast<off_t>(header->ledger_offset + index * sizeof slot);
+    if (::pread(found->fd.get(), static_cast<void*>(&slot), sizeof slot, at) != sizeof slot)
+      return none("does not have all of its ledger");
+    const auto record = read_record(slot);
+    if (!record || record->pid == 0) continue;
+    if (taken.size() == kMaxLedger) return none("lists more than this version can");
+    taken.push_back(*record);
+  }
+  for (std::size_t i = 0; i < taken.size(); ++i) write_record(into.ledger[i], taken[i]);
+  return {};
 }
 
 Result<> ControlPlane::remove(const std::string& name) {

@@ -48,9 +48,15 @@ class ControlPlane {
   // The code of the error with which a region is refused for its content alone: it is damaged, or
   // of another build. Whoever made the file, and who else may write it, is as it should be.
   static constexpr std::errc kUnreadable = std::errc::bad_message;
-  // Renames such a region to NAME.unread, instead of what had that name, so that create() makes a
-  // new one. Returns its path. Error invalid_argument when it can be read; otherwise as open.
-  static Result<std::string> set_aside(const std::string& name);
+  // Puts the region `with`, of the same folder, in the place of such a one, which is kept as
+  // NAME.unread instead of what had that name; one of the two has the name at any instant. Returns
+  // the path of the one that is kept. Error invalid_argument when it can be read; otherwise as
+  // open.
+  static Result<std::string> replace(const std::string& name, const std::string& with);
+  // Copies what the ledger of such a region lists into that of `into`, whose ledger is empty. Error
+  // kUnreadable: the file has no ledger, or not all of it, or one of another format; otherwise as
+  // open. REQUIRES: whoever wrote it has died.
+  static Result<> copy_ledger(const std::string& name, Region& into);
   // Removes the name; a process that has mapped the region keeps its mapping. It is no error when
   // there is no such region.
   static Result<> remove(const std::string& name);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <iterator>
 
 namespace gpushare {
 namespace {
@@ -56,6 +57,7 @@ void Roster::put_tenant(uint32_t slot, const RosterTenant& tenant) {
   assert(slot < kMaxTenants);
   if (tenants_[slot] == tenant) return;
   tenants_[slot] = tenant;
+  ++generation_;
   write_record(region_.roster_tenants[slot], tenant);
 }
 
@@ -89,6 +91,7 @@ void Roster::write(uint32_t index, const RosterProcess& process) {
   if (is_heir(before)) heirs_[before.tenant].erase({before.start_ticks, before.pid});
   if (is_heir(process)) heirs_[process.tenant][{process.start_ticks, process.pid}] = index;
   processes_[index] = process;
+  ++generation_;
   write_record(region_.roster_processes[index], process);
 }
 
@@ -131,6 +134,7 @@ Result<> Roster::put_scope(const std::string& cgroup, uint32_t tenant) {
   }
   cgroup.copy(scope.cgroup, cgroup.size());
   scope.tenant = scope_tenants_[index] = tenant;
+  ++generation_;
   write_record(region_.roster_scopes[index], scope);
   return {};
 }
@@ -138,6 +142,7 @@ Result<> Roster::put_scope(const std::string& cgroup, uint32_t tenant) {
 void Roster::erase_scope(const std::string& cgroup) {
   const auto known = by_scope_.extract(cgroup);
   if (!known) return;
+  ++generation_;
   write_record(region_.roster_scopes[known.mapped()], RosterScope{});
   free_scopes_.push_back(known.mapped());
 }
@@ -146,6 +151,7 @@ void Roster::set_tenants_in_sysfs(bool are_in_sysfs, uint32_t instance) {
   const RosterHead head{.are_tenants_in_sysfs = are_in_sysfs, .module_instance = instance};
   if (head == head_) return;
   head_ = head;
+  ++generation_;
   write_record(region_.roster, head_);
 }
 
@@ -163,6 +169,15 @@ void Roster::for_each_process(const std::function<void(const RosterProcess&)>& f
 
 void Roster::for_each_scope(const std::function<void(const std::string&, uint32_t)>& fn) const {
   for (const auto& [cgroup, index] : std::map(by_scope_)) fn(cgroup, scope_tenants_[index]);
+}
+
+Roster::Copy Roster::copy() const {
+  Copy all{.head = head_, .tenants = {}, .processes = {}, .scopes = {}};
+  for_each_tenant([&](uint32_t slot, const RosterTenant& tenant) { all.tenants[slot] = tenant; });
+  std::ranges::copy_if(processes_, std::back_inserter(all.processes),
+                       [](const RosterProcess& process) { return process.pid != 0; });
+  for (const auto& [cgroup, index] : by_scope_) all.scopes[cgroup] = scope_tenants_[index];
+  return all;
 }
 
 }  // namespace gpushare

@@ -45,6 +45,17 @@ class Roster {
   // `instance`: of the kernel module (sysfs_tree.h), 0 if that is not known.
   void set_tenants_in_sysfs(bool are_in_sysfs, uint32_t instance = 0);
 
+  // Rises with every change.
+  uint64_t generation() const { return generation_; }
+  // All that it lists.
+  struct Copy {
+    RosterHead head;
+    std::map<uint32_t, RosterTenant> tenants;  // by slot
+    std::vector<RosterProcess> processes;
+    std::map<std::string, uint32_t> scopes;  // the tenant's slot by cgroup
+  };
+  Copy copy() const;
+
   // Call fn(slot, tenant), fn(process) and fn(cgroup, tenant's slot) for every entry that is taken,
   // names terminated. fn may put and erase.
   void for_each_tenant(const std::function<void(uint32_t, const RosterTenant&)>& fn) const;
@@ -76,6 +87,7 @@ class Roster {
   std::map<std::string, uint32_t> by_scope_;  // the entry
   std::vector<uint32_t> scope_tenants_;       // by entry
   std::vector<uint32_t> free_scopes_;
+  uint64_t generation_ = 1;
 };
 
 }  // namespace gpushare

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "sched/daemon/instance_lock.h"
+#include "sched/daemon/program/former_region.h"
+#include "sched/kept/roster_store.h"
 #include "sched/module/kernel_module.h"
 #include "sched/module/module_link.h"
 #include "sched/policies/policies.h"
@@ -49,13 +51,20 @@ ExitCode check_config(const std::string& path, bool must_exist) {
 
 ExitCode forget_all(const AgentOptions& options) {
   auto plane = ControlPlane::open_existing(options.region);
-  if (!plane && plane.error().code == std::errc::no_such_file_or_directory) {
+  const bool is_absent = !plane && plane.error().code == std::errc::no_such_file_or_directory;
+  if (is_absent) {
     fmt::print("nothing to forget: there is no control plane {}\n", options.region);
-    return kExitOk;
+    const auto gone = forget_kept_roster(options.kept_roster);
+    return gone ? kExitOk : fail(gone.error());
   }
-  if (!plane) return fail(plane.error());
+  if (!plane && !is_unreadable(plane)) return fail(plane.error());
   const auto lock = lock_instance(options.region, kForAStoppingAgent);
   if (!lock) return fail(lock.error());
+  if (const auto gone = forget_kept_roster(options.kept_roster); !gone) return fail(gone.error());
+  if (!plane) {
+    fmt::print("{}\nthe next gpushared begins without it\n", plane.error().message());
+    return kExitOk;
+  }
   const std::vector<PolicyEntry> policies = all_policies();
   const auto loaded = load_config(options.config, policies);
   if (!loaded && loaded.error().front().code != std::errc::no_such_file_or_directory)

@@ -22,6 +22,7 @@
 #include "sched/daemon/instance_lock.h"
 #include "sched/daemon/lifeline.h"
 #include "sched/daemon/program/commands.h"
+#include "sched/daemon/program/former_region.h"
 #include "sched/daemon/program/undo.h"
 #include "sched/daemon/supervisor.h"
 #include "sched/policies/policies.h"
@@ -121,6 +122,7 @@ ExitCode run(const Invocation& in, const std::vector<std::string>& arguments) {
   AgentOptions options;
   options.config = in.text("config");
   options.kept_config = in.has("kept-config") || !is_simulated ? in.text("kept-config") : "";
+  options.kept_roster = in.has("kept-roster") || !is_simulated ? in.text("kept-roster") : "";
   options.socket = in.text("socket");
   options.shim_socket =
       in.value("shim-socket")
@@ -167,6 +169,10 @@ Command program(const std::vector<std::string>& arguments) {
                    "Where the last correct configuration is kept, for a start while the other has "
                    "a mistake; with --sim nowhere",
                    "/var/lib/gpushare/gpushare.toml.kept"},
+                  {"kept-roster", 0, "FILE",
+                   "Where what was set at run time is kept beside the control plane, for a version "
+                   "with another layout of that; with --sim nowhere",
+                   "/var/lib/gpushare/roster.json"},
                   {"socket", 0, "PATH", "The control socket", usual.socket, "GPUSHARE_SOCKET"},
                   {"shim-socket", 0, "PATH", "Where programs with the shim ask for their slot",
                    "shim.sock beside the control socket", "GPUSHARE_SHIM_SOCKET"},

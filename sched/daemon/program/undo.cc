@@ -5,7 +5,6 @@
 
 #include <climits>
 #include <csignal>
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -14,11 +13,11 @@
 #include "sched/daemon/gpus/predecessors.h"
 #include "sched/daemon/instance_lock.h"
 #include "sched/daemon/program/commands.h"
+#include "sched/daemon/program/former_region.h"
+#include "sched/daemon/program/module_hold.h"
 #include "sched/daemon/undoing.h"
 #include "sched/enforce/recovery.h"
-#include "sched/module/kernel_module.h"
 #include "sched/tenants/proc_reader.h"
-#include "shmctl/base/last_threads.h"
 #include "shmctl/base/log.h"
 #include "shmctl/base/proc_stat.h"
 #include "shmctl/plane/ledger.h"
@@ -26,22 +25,6 @@
 
 namespace gpushare {
 namespace {
-
-using namespace std::chrono_literals;
-
-// A search for what a program has takes 0.2 s at most.
-constexpr Nanos kToThawAll = 30s;
-
-// Only a process that is registered with the kernel module may thaw and restore slices, and it is
-// registered for as long as it holds the device. nullptr: there is no module, or not for us.
-std::unique_ptr<kmod::Device> hold_module(const AgentOptions& options) {
-  if (options.module.device.empty()) return nullptr;
-  auto opened = open_module(options.module.device, kForAStoppingAgent);
-  if (opened) return std::move(*opened);
-  if (opened.error().code != std::errc::no_such_file_or_directory)
-    log_warning("{}", opened.error().message());
-  return nullptr;
-}
 
 // Undoes what the region's ledger says, as far as the driver answers. Whoever has written it has
 // died.
@@ -59,41 +42,6 @@ RecoveryReport undo(Region& region, const AgentOptions& options) {
   return undoing.take_report();
 }
 
-// Error: there is no GPU to ask, or the driver has not answered in time.
-Result<uint32_t> thaw_all(const AgentOptions& options) {
-  const auto module = hold_module(options);
-  const auto work = [simulation = options.simulation]() -> Result<uint32_t> {
-    name_all_gpus_thread();
-    const auto gpu = list_gpus(simulation);
-    return gpu ? thaw_everything(**gpu) : std::unexpected(gpu.error());
-  };
-  Opening<uint32_t> thawing([] {});
-  thawing.begin(work, MonotonicClock().now());
-  return thawing.take(kToThawAll)
-      .value_or(make_error(std::errc::timed_out, "thaw everything", "the driver does not answer"));
-}
-
-bool is_unreadable(const Result<ControlPlane>& plane) {
-  return !plane && plane.error().code == ControlPlane::kUnreadable;
-}
-
-// The region at `options` cannot be read, for the reason `why`.
-Result<> begin_anew(const Error& why, const AgentOptions& options) {
-  log_warning("{}", why.message());
-  const auto aside = ControlPlane::set_aside(options.region);
-  if (!aside) return std::unexpected(aside.error());
-  log_warning(
-      "it is kept as {}, and a new one is begun: tenants, settings and freezes that were "
-      "made at run time are lost",
-      *aside);
-  const auto thawed = thaw_all(options);
-  if (thawed)
-    log_info("{} programs thawed, in case that they were frozen", *thawed);
-  else
-    log_warning("programs that were frozen may still be: {}", thawed.error().message());
-  return {};
-}
-
 // An agent that was stopped (SIGSTOP, a debugger) holds its locks, and the signals that would end
 // it wait: after the watchdog has ended its supervisor nobody else undoes what it froze. Returns
 // true if there was one.
@@ -109,11 +57,6 @@ bool end_stopped_agent(Region& region) {
 }
 
 }  // namespace
-
-Result<> begin_anew_if_unreadable(const AgentOptions& options) {
-  const auto found = ControlPlane::open_existing(options.region);
-  return is_unreadable(found) ? begin_anew(found.error(), options) : Result<>{};
-}
 
 void recover_former(const std::string& former, const AgentOptions& options) {
   auto plane = ControlPlane::open_existing(former);
@@ -134,21 +77,23 @@ void recover_former(const std::string& former, const AgentOptions& options) {
 
 ExitCode recover_all(AgentOptions options) {
   auto plane = ControlPlane::open_existing(options.region);
+  std::optional<Result<InstanceLock>> lock;
   if (is_unreadable(plane)) {
-    const auto lock = lock_instance(options.region, kForAStoppingAgent);
-    const auto begun = lock ? begin_anew(plane.error(), options) : std::unexpected(lock.error());
-    return begun ? kExitOk : fail(begun.error());
+    lock = lock_instance(options.region, kForAStoppingAgent);
+    if (!*lock) return fail(lock->error());
+    if (const auto begun = begin_anew(plane.error(), options); !begun) return fail(begun.error());
+    plane = ControlPlane::open_existing(options.region);
   }
   if (!plane && plane.error().code == std::errc::no_such_file_or_directory) {
     fmt::print("nothing to recover: there is no control plane {}\n", options.region);
     return kExitOk;
   }
   if (!plane) return fail(plane.error());
-  auto lock = lock_instance(options.region, kForAStoppingAgent);
-  if (!lock && end_stopped_agent(plane->region()))
+  if (!lock) lock = lock_instance(options.region, kForAStoppingAgent);
+  if (!*lock && end_stopped_agent(plane->region()))
     lock = lock_instance(options.region, kForAStoppingAgent);
-  if (!lock) return fail(lock.error());
-  options.left = lock->left;
+  if (!*lock) return fail(lock->error());
+  options.left = (*lock)->left;
 
   if (is_ledger_empty(plane->region())) {
     fmt::print("nothing to recover\n");

@@ -12,11 +12,6 @@
 
 namespace gpushare {
 
-// A region that is damaged, or of another version (after an upgrade), keeps nobody from starting:
-// it is set aside, and a new one is begun. What it lists as frozen cannot be known, so all programs
-// are thawed. The caller holds its lock. Error: it could not be set aside.
-Result<> begin_anew_if_unreadable(const AgentOptions& options);
-
 // An earlier version had its region elsewhere, in `former`. What an agent of it that died has left
 // there is undone, and the region removed; where that cannot be, the log says why, and it stays.
 void recover_former(const std::string& former, const AgentOptions& options);

@@ -190,8 +190,33 @@ TEST_F(RecoveryTest, WithoutALedgerEverythingIsThawedAsOftenAsItMayBeFrozen) {
     for (int i = 0; i < pid; ++i) ASSERT_TRUE(gpu_.freeze(0, std::span(&channel, 1)));
   }
   gpu_.attachable[3] = {};  // it has the driver open, and nothing on a GPU
-  EXPECT_EQ(thaw_everything(gpu_).value(), 2u);
+  const auto all = find_all_programs(gpu_);
+  ASSERT_TRUE(all);
+  EXPECT_EQ(all->channels.size(), 2u);
+  EXPECT_EQ(all->users.size(), 3u);
+  EXPECT_TRUE(all->is_complete);
+  EXPECT_TRUE(thaw_all(gpu_, 0, *all));
   EXPECT_EQ(gpu_.frozen_channels(), 0);
+}
+
+TEST_F(RecoveryTest, WithoutALedgerARefusalIsToldAndKeepsNobodyElseFrozen) {
+  for (const pid_t pid : {1, 2}) {
+    DriverEvent event;
+    event.what = ChannelCreated{.client = 0xA, .parent = 1, .channel = static_cast<uint32_t>(pid)};
+    gpu_.attachable[pid] = {event};
+    const ChannelRef channel{0xA, static_cast<uint32_t>(pid)};
+    ASSERT_TRUE(gpu_.freeze(0, std::span(&channel, 1)));
+  }
+  std::errc refusal = std::errc::io_error;
+  gpu_.fault = [&](const FakeGpu::Call& call) -> Result<> {
+    if (call.channels.front().channel == 1) return make_error(refusal, "thaw");
+    return {};
+  };
+  const auto all = find_all_programs(gpu_);
+  EXPECT_EQ(thaw_all(gpu_, 0, *all).error().code, refusal);
+  EXPECT_EQ(gpu_.frozen_channels(), 1) << "that of the first program";
+  refusal = std::errc::no_such_process;
+  EXPECT_TRUE(thaw_all(gpu_, 0, *all)) << "it has ended";
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Agents that die one after the other at random calls, in virtual time, while requests change
-// settings, memberships and freezes: none that was answered is ever lost, and nothing stays frozen.
+// settings, memberships and freezes: none that was answered is ever lost, and nothing stays frozen,
+// also where the next agent is of a version with another layout of the control plane.
 // GPUSHARE_TEST_VIRTUAL_KILLS is how many die (300), GPUSHARE_TEST_SEED the random numbers.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -14,8 +15,10 @@
 
 #include "sched/control/handler.h"
 #include "sched/enforce/recovery.h"
+#include "sched/kept/roster_store.h"
 #include "sched/step/scheduler.h"
 #include "sched/tenants/takeover.h"
+#include "shmctl/program/temp_folder.h"
 #include "tests/intercept/sim/programs.h"
 #include "tests/sched/kills/acknowledged.h"
 #include "tests/sched/kills/mortal_gpu.h"
@@ -223,6 +226,23 @@ class VirtualStorm : public ::testing::Test {
                   << " channels are still frozen";
   }
 
+  // The next agent is of a version with another layout: it has the ledger of the one before, and
+  // the file of what was set at run time. That was written just before.
+  void change_layout() {
+    const std::string name = plane_.name(), beside = name + ".new", file = folder_.at("roster");
+    ASSERT_TRUE(RosterStore::write(file, Roster(plane_.region()).copy()));
+    plane_.region().header.version = kLayoutVersion + 1;
+    auto next = ControlPlane::create(beside);
+    ASSERT_TRUE(next) << next.error().message();
+    EXPECT_TRUE(ControlPlane::copy_ledger(name, next->region()));
+    Roster roster(next->region());
+    EXPECT_TRUE(take_kept_roster(file, roster).value_or(false));
+    const auto aside = ControlPlane::replace(name, beside);
+    ASSERT_TRUE(aside) << aside.error().message();
+    std::remove(aside->c_str());
+    plane_ = ControlPlane::create(name).value();
+  }
+
   // An agent that lives finds every program, where it belongs and as it was frozen.
   void expect_all_in_force() {
     fate_.die_at(0);
@@ -260,6 +280,7 @@ class VirtualStorm : public ::testing::Test {
   test::FakeProcReader known_;
   test::MortalProcReader processes_{known_, fate_};
   ControlPlane plane_;
+  const TempFolder folder_ = TempFolder::make("gpushare-storm").value();
   std::vector<std::unique_ptr<sim::Program>> programs_;
   std::set<ProcessId> alive_;
   pid_t next_pid_ = 100;
@@ -286,6 +307,7 @@ TEST_F(VirtualStorm, NothingThatWasAnsweredIsLostAndNothingStaysFrozen) {
     fate_.die_at(0);
     // What happens while there is no agent is found by the next one.
     machine_.run_for(std::chrono::milliseconds(pick(50)));
+    if (one_in(4)) change_layout();
     if (one_in(2)) undo();  // otherwise the supervisor was killed too
     if (kills_ % 100 == 0) expect_all_in_force();
     if (kills < 1000 || kills_ % report_every != 0) continue;

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
+#include <thread>
+
 #include "tests/sched/support/fake_proc_reader.h"
 #include "tests/sched/support/policies.h"
 #include "tests/shmctl/settings/plain_sysfs.h"
@@ -19,7 +22,7 @@ Config config_of(std::string_view text) { return test::parse(text).value(); }
 class KernelTenantsTest : public ::testing::Test {
  protected:
   void start(std::string_view config = "", bool is_told = true) {
-    mirror_.emplace(tree_, tenants_, processes_, is_told);
+    mirror_.emplace(tree_, tenants_, processes_, is_told, ask_);
     mirror_->start(config_of(config));
   }
   // Tells the mirror what the module would, and returns what follow() says.
@@ -45,9 +48,11 @@ class KernelTenantsTest : public ::testing::Test {
     identity.id = kProgram;
     identity.command = command;
     identity.uid = uid;
+    identity.user = processes_.user_name(uid).value_or("");
     tenants_.add_process(std::move(identity));
   }
 
+  UserIds::Ask ask_ = system_uid_of;
   test::PlainSysfs tree_;
   Tenants tenants_;
   test::FakeProcReader processes_;
@@ -253,6 +258,47 @@ match = [{ user = "1000" }])");
   EXPECT_EQ(tenant_of(kProgram), "alice");
   mirror_->follow(Time(1s));
   EXPECT_EQ(tree_.attached.back(), std::pair(kProgram.pid, std::string("alice")));
+}
+
+// The agent's loop goes on, and applies the rules itself that the kernel does not have yet.
+TEST_F(KernelTenantsTest, ANameServiceThatHangsHoldsUpNobody) {
+  std::promise<void> answers;
+  ask_ = [gate = answers.get_future().share()](const std::string& user) -> std::optional<uid_t> {
+    gate.wait();
+    return user == "alice" ? std::optional<uid_t>(1000) : std::nullopt;
+  };
+  auto started = std::async(std::launch::async, [&] {
+    start(R"(
+[tenant.batch]
+match = [{ cgroup = "/batch.slice/*" }]
+[tenant.alice]
+match = [{ user = "alice" }]
+[tenant.bob]
+match = [{ user = "1001" }]
+[tenant.carol]
+match = [{ user = "1002" }])");
+  });
+  EXPECT_EQ(started.wait_for(10s), std::future_status::ready) << "it waits for the name service";
+  if (HasFailure()) answers.set_value();
+  ASSERT_NO_THROW(started.get());
+  if (HasFailure()) return;
+  EXPECT_EQ(tree_.get("batch", "match_cgroup"), "/batch.slice/*");
+  EXPECT_EQ(tree_.get("alice", "match_uid"), "");
+  EXPECT_EQ(tree_.get("bob", "match_uid"), "") << "the first rule that matches decides";
+  mirror_->follow(Time(1s));
+  meet("", 1000);
+  EXPECT_EQ(tenant_of(kProgram), "alice");
+  operator_writes("carol", "match_uid", "77");
+  tell(SettingsChanged{"carol"});
+
+  answers.set_value();
+  while (tree_.get("bob", "match_uid") != "1001") {
+    mirror_->follow(Time(1s));
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(tree_.get("carol", "match_uid"), "77") << "what an operator wrote meanwhile stays";
+  EXPECT_EQ(tree_.get("alice", "match_uid"), "1000");
+  EXPECT_EQ(tenant_of(kProgram), "alice");
 }
 
 TEST_F(KernelTenantsTest, ARuleThatAnOperatorTookAwayHoldsNoMore) {

@@ -19,6 +19,7 @@
 
 #include "sched/mps/plan.h"
 #include "shmctl/base/fd.h"
+#include "shmctl/base/proc_stat.h"
 #include "shmctl/shim/credit.h"
 #include "tests/sched/system/system_rig.h"
 #include "tests/support/given.h"
@@ -164,6 +165,47 @@ TEST_F(MpsSystem, OutlivesTheAgentAndIsTakenUpByTheNext) {
       << rig_.output("agent.log");
   EXPECT_EQ(daemon(), before);
   EXPECT_TRUE(eventually([&] { return told() == rig_.folder + "/mps"; }));
+}
+
+// Two clients of one server, of which a user has frozen one: its process is stopped, because they
+// have one channel group. Supervisor and agent were killed then.
+class MpsAfterAnUpgrade : public MpsSystem {
+ protected:
+  void SetUp() override {
+    start_and_wait();
+    ::setenv("GPUSHARE_SIM_MPS", "7", 1);
+    client_ = rig_.start("spin", kSaturating);
+    other_ = rig_.start("endless", {"--seconds", "1000"});
+    ::unsetenv("GPUSHARE_SIM_MPS");
+    have_clients({client_->pid(), other_->pid()});
+    ASSERT_TRUE(rig_.answers(R"({"op":"freeze","tenant":"a"})", "true"));
+    ASSERT_TRUE(eventually([&] { return is_stopped(); })) << rig_.output("agent.log");
+    rig_.kill_both();
+  }
+  void TearDown() override {
+    client_->signal(SIGCONT);
+    std::filesystem::remove("/dev/shm" + rig_.region + ".unread");
+  }
+  bool is_stopped() const {
+    const auto stat = read_proc_stat(client_->pid());
+    return stat && stat->state == 'T';
+  }
+  std::unique_ptr<Child> client_, other_;
+};
+
+TEST_F(MpsAfterAnUpgrade, TheClientGoesOnThoughTheControlPlaneIsOfAnotherLayout) {
+  rig_.set_layout_version(99);
+  EXPECT_EQ(rig_.run_gpushared({"--recover"}), 0) << rig_.output("other.log");
+  EXPECT_FALSE(is_stopped());
+}
+
+// Somebody else may have stopped it. The log says what a person can do.
+TEST_F(MpsAfterAnUpgrade, TheClientIsNamedWhereTheControlPlaneIsDamaged) {
+  std::filesystem::resize_file("/dev/shm" + rig_.region, 4096);
+  EXPECT_EQ(rig_.run_gpushared({"--recover"}), 0);
+  EXPECT_TRUE(rig_.output("other.log").contains("kill -CONT " + std::to_string(client_->pid())))
+      << rig_.output("other.log");
+  EXPECT_FALSE(rig_.output("other.log").contains("kill -CONT " + std::to_string(other_->pid())));
 }
 
 TEST_F(MpsSystem, ADaemonThatDiesIsStartedAgain) {

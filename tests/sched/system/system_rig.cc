@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -97,6 +99,25 @@ void SystemRig::start_again() {
       },
       3 * kToStart);
   if (!has_come) throw std::runtime_error("no agent answers");
+}
+
+void SystemRig::kill_both() {
+  const pid_t agent = agent_pid();
+  gpushared->signal(SIGSTOP);
+  ::kill(agent, SIGSTOP);
+  gpushared->signal(SIGKILL);
+  ::kill(agent, SIGKILL);
+  status_of(*gpushared);
+  // The dead agent's lock goes with the last of its threads.
+  if (!eventually([&] { return ::kill(agent, 0) != 0; }))
+    throw std::runtime_error("the agent does not end");
+}
+
+void SystemRig::set_layout_version(uint32_t version) const {
+  std::fstream file("/dev/shm" + region, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(offsetof(RegionHeader, version));
+  file.write(reinterpret_cast<const char*>(&version), sizeof version);
+  if (!file.flush()) throw std::runtime_error("the region is not to be written");
 }
 
 std::unique_ptr<Child> SystemRig::run(std::vector<std::string> options,

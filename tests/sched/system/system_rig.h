@@ -50,6 +50,10 @@ class SystemRig {
   // The same after gpushared was killed, as systemd does it: again until one stays, because an
   // agent that is still ending holds the lock.
   void start_again();
+  // Ends supervisor and agent so that neither can undo anything for the other.
+  void kill_both();
+  // What the region says of itself; an agent that runs does not look again. REQUIRES: there is one.
+  void set_layout_version(uint32_t version) const;
   // A program, or anything else, by `gpushare run` with these options.
   std::unique_ptr<Child> run(std::vector<std::string> options, std::vector<std::string> command);
   std::unique_ptr<Child> start(const std::string& workload, std::vector<std::string> arguments);

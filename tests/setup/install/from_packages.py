@@ -12,7 +12,8 @@ FIRMWARE = "needs a machine's firmware"
 # The agent on a simulated GPU, which is the machine's as a driver would be: it outlives the agent.
 SIMULATED = """[Service]
 ExecStart=
-ExecStart=/usr/sbin/gpushared --sim=/run/simulated/socket --kept-config=/var/lib/gpushare/gpushare.toml.kept
+ExecStart=/usr/sbin/gpushared --sim=/run/simulated/socket --kept-config=/var/lib/gpushare/gpushare.toml.kept \\
+  --kept-roster=/var/lib/gpushare/roster.json
 ReadWritePaths=/run/simulated
 """
 
@@ -49,6 +50,15 @@ def put_under_load(m):
     await_states(m, {"free": ["running", "waiting"], "held": ["running", "waiting"]})
     m.do("gpushare freeze --tenant held")
     return await_states(m, {"free": ["running"], "held": ["frozen-user"]})
+
+
+def change_layout(m):
+    """The agent finds a control plane as a version with another layout would have left it."""
+    m.do("gpushare set --create later weight=70")
+    m.do("systemctl stop gpushared && printf '\\143' | dd of=/run/gpushare/region bs=1 seek=8 conv=notrunc status=none && "
+         "systemctl start gpushared")
+    m.do("test -e /run/gpushare/region.unread")
+    m.says("stat -c %a:%U /var/lib/gpushare/roster.json", "600:root")
 
 
 def declare(page):
@@ -159,6 +169,12 @@ def declare(page):
         assert used[1] > used[0], "the count of GPU time began anew: %s" % used
         held = [tenants["held"]["gpus"][0]["gpu_time_ns"] for tenants in (before, after)]
         assert held[1] - held[0] < 50e6, "what was frozen ran for %s" % held
+        change_layout(m)
+        kept = await_states(m, {"free": ["running"], "held": ["frozen-user"]})
+        for name in "free", "held", "lab", "file":
+            for key in "weight", "is_frozen_by_user":
+                assert kept[name][key] == before[name][key], "%s of %s was lost" % (key, name)
+        assert kept["later"]["weight"] == 70, "what was set last is lost"
         m.says("tail -n 1 /etc/gpushare/gpushare.toml", "# mine")
         m.says("dkms status", "gpushare/0.1.0.1, %s" % m.kernel)
         assert "gpushare/0.1.0," not in m.says("dkms status", ""), "DKMS keeps the older module"

@@ -52,6 +52,19 @@ TEST_F(LogTest, WhatNobodyReadsIsLeftOutAndCounted) {
   EXPECT_NE(later.find("error: once more"), std::string::npos) << later;
 }
 
+TEST_F(LogTest, AFloodOfLinesAboutAUsersProcessesHidesNoOthers) {
+  ASSERT_GT(::fcntl(reader_.get(), F_SETPIPE_SZ, 65536), 0);  // it takes all of them
+  for (int i = 0; i < 100; ++i) log_about(::getpid(), LogLevel::kWarning, "flood {}", i);
+  log_about(-1, LogLevel::kWarning, "about one that has ended");
+  log_warning("about nobody");
+  const std::string all = take_all();
+  EXPECT_TRUE(all.contains("warning: flood 0\n")) << all;
+  EXPECT_FALSE(all.contains("flood 99")) << all;
+  EXPECT_TRUE(all.contains("about one that has ended")) << all;
+  EXPECT_TRUE(all.contains("about nobody")) << all;
+  EXPECT_TRUE(all.contains("lines were left out")) << all;
+}
+
 TEST_F(LogTest, AReaderThatHasGoneEndsNobody) {
   reader_ = Fd();
   log_error("to nobody");

@@ -2,6 +2,7 @@
 #include "shmctl/base/proc_stat.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -91,6 +92,28 @@ TEST(ReadProcStat, AnyNameIsReadOver) {
     EXPECT_EQ(stat->start_ticks, ticks) << name;
   }
   ASSERT_EQ(::prctl(PR_SET_NAME, before), 0);
+}
+
+// As the kernel writes it, also for a program that hides who has started it.
+TEST(RealUid, IsThatOfWhoStartedTheProcess) {
+  EXPECT_EQ(real_uid_of(::getpid()), ::getuid());
+  EXPECT_EQ(real_uid_of(-1), std::nullopt);
+  if (::getuid() != 0) GTEST_SKIP() << "only root can be another user";
+  int ends[2] = {-1, -1};
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool is_other = ::setresuid(65534, 65534, 65534) == 0 && ::prctl(PR_SET_DUMPABLE, 0) == 0;
+    (void)!::write(ends[1], &is_other, 1);
+    ::pause();
+  }
+  bool is_other = false;
+  EXPECT_EQ(::read(ends[0], &is_other, 1), 1);
+  EXPECT_TRUE(is_other);
+  EXPECT_EQ(real_uid_of(child), 65534u);
+  ::kill(child, SIGKILL);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  for (const int end : ends) ::close(end);
 }
 
 TEST(ReadProcStat, OfNoProcessIsNone) {

@@ -50,6 +50,22 @@ TEST(LogLimitTest, AFloodIsCutAndCounted) {
   EXPECT_EQ(limit.admit(LogLevel::kWarning, start + 10 * LogLimit::kBetween), 0);
 }
 
+TEST(LogLimitTest, OneUsersFloodHidesNobodyElsesLines) {
+  constexpr uid_t kFlooding = 1000, kOther = 1001;
+  LogLimit limit;
+  const Time start{1h};
+  uint32_t written = 0;
+  for (int i = 0; i < 10'000; ++i)
+    written += limit.admit(LogLevel::kWarning, start, kFlooding).has_value();
+  EXPECT_EQ(written, LogLimit::kUserBurst);
+  EXPECT_FALSE(limit.admit(LogLevel::kError, start, kFlooding)) << "of any level";
+  EXPECT_TRUE(limit.admit(LogLevel::kWarning, start, kOther));
+  for (uint32_t i = LogLimit::kUserBurst + 1; i < LogLimit::kBurst; ++i)
+    EXPECT_TRUE(limit.admit(LogLevel::kWarning, start)) << "about nobody";
+  EXPECT_FALSE(limit.admit(LogLevel::kWarning, start, kOther)) << "all users together";
+  EXPECT_TRUE(limit.admit(LogLevel::kWarning, start + LogLimit::kUserBetween, kFlooding));
+}
+
 TEST(LogLimitTest, WarningsNeverKeepAnErrorOut) {
   LogLimit limit;
   const Time start{1h};

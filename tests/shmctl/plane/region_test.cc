@@ -12,10 +12,12 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "shmctl/base/fd.h"
+#include "shmctl/plane/ledger.h"
 #include "shmctl/program/temp_folder.h"
 #include "tests/shmctl/plane/stepped_child.h"
 #include "tests/shmctl/plane/temp_region.h"
@@ -202,19 +204,95 @@ TEST_F(RegionTest, FileThatIsNotAsLongAsItsHeaderSaysIsRefused) {
   expect_refused("it was extended");
 }
 
-TEST_F(RegionTest, OneThatCannotBeReadIsSetAsideAndNoOther) {
+TEST_F(RegionTest, OneThatCannotBeReadIsReplacedAndNoOther) {
+  const std::string next = name() + ".new";
+  const auto made = [&] {
+    auto plane = ControlPlane::create(next);
+    write_record(plane->region().agent, AgentRecord{.ticks = 17});
+  };
   put_damaged([](RegionHeader& header) { header.version = 99; });
   EXPECT_EQ(ControlPlane::create(name()).error().code, ControlPlane::kUnreadable);
-  const auto aside = ControlPlane::set_aside(name());
+  made();
+  const auto aside = ControlPlane::replace(name(), next);
   ASSERT_TRUE(aside) << aside.error().message();
   EXPECT_EQ(*aside, path() + ".unread");
-  EXPECT_TRUE(ControlPlane::create(name()));
-  EXPECT_EQ(ControlPlane::set_aside(name()).error().code, std::errc::invalid_argument);
+  EXPECT_EQ(read_record(ControlPlane::create(name())->region().agent)->ticks, 17u);
+  EXPECT_EQ(::access((path() + ".new").c_str(), F_OK), -1);
+
+  made();
+  EXPECT_EQ(ControlPlane::replace(name(), next).error().code, std::errc::invalid_argument);
+  put_damaged([](RegionHeader& header) { header.version = 98; });
+  EXPECT_TRUE(ControlPlane::replace(name(), next)) << "what was set aside before goes";
+  made();
+  put_damaged([](RegionHeader& header) { header.version = 99; });
   ASSERT_EQ(::chmod(path().c_str(), 0666), 0);
-  EXPECT_EQ(ControlPlane::set_aside(name()).error().code, std::errc::invalid_argument)
+  EXPECT_EQ(ControlPlane::replace(name(), next).error().code, std::errc::invalid_argument)
       << "others may have written it";
   EXPECT_EQ(::access(path().c_str(), F_OK), 0);
+  EXPECT_TRUE(ControlPlane::remove(next));
   ::unlink(aside->c_str());
+}
+
+class LedgerOfAnotherLayout : public RegionTest {
+ protected:
+  // A ledger of these many entries at this place, of which the last one is written twice.
+  void put_ledger(uint32_t format, uint32_t offset, uint32_t entries, std::size_t size) {
+    put_damaged(
+        [&](RegionHeader& header) {
+          header.version = 99;
+          header.max_ledger = entries;
+          header.ledger_format = format;
+          header.ledger_offset = offset;
+        },
+        size);
+    Slot<LedgerRecord> slot{};
+    write_record(slot, LedgerRecord{.pid = 41});
+    write_record(slot, LedgerRecord{.pid = 42, .start_ticks = 7, .freezes = 1});
+    const Fd fd(::open(path().c_str(), O_RDWR));
+    ASSERT_EQ(::pwrite(fd.get(), static_cast<const void*>(&slot), sizeof slot,
+                       static_cast<off_t>(offset + (entries - 1) * sizeof slot)),
+              static_cast<ssize_t>(sizeof slot));
+  }
+  std::vector<int32_t> listed() {
+    std::vector<int32_t> pids;
+    for_each_entry(*into_, [&](uint32_t, const LedgerRecord& one) { pids.push_back(one.pid); });
+    return pids;
+  }
+  static constexpr std::size_t kEntry = sizeof(Slot<LedgerRecord>);
+  const std::unique_ptr<Region> into_ = std::make_unique<Region>();
+};
+
+TEST_F(LedgerOfAnotherLayout, IsFoundByItsHeader) {
+  put_ledger(kLedgerFormat, 640, 5000, 640 + 5000 * kEntry);
+  const auto copied = ControlPlane::copy_ledger(name(), *into_);
+  EXPECT_TRUE(copied) << copied.error().message();
+  EXPECT_EQ(listed(), std::vector<int32_t>{42});
+}
+
+TEST_F(LedgerOfAnotherLayout, IsNotTakenInPart) {
+  put_ledger(kLedgerFormat, 640, 50, 640 + 50 * kEntry);
+  ASSERT_EQ(::truncate(path().c_str(), static_cast<off_t>(640 + 50 * kEntry - 1)), 0);
+  EXPECT_EQ(ControlPlane::copy_ledger(name(), *into_).error().code, ControlPlane::kUnreadable);
+  for (const uint32_t format : {0u, kLedgerFormat + 1}) {
+    put_ledger(format, 640, 50, 640 + 50 * kEntry);
+    EXPECT_EQ(ControlPlane::copy_ledger(name(), *into_).error().code, ControlPlane::kUnreadable)
+        << format;
+  }
+}
+
+TEST_F(LedgerOfAnotherLayout, IsNotTakenFromAFileThatOthersMayWrite) {
+  put_ledger(kLedgerFormat, 640, 50, 640 + 50 * kEntry);
+  ASSERT_EQ(::chmod(path().c_str(), 0666), 0);
+  EXPECT_EQ(ControlPlane::copy_ledger(name(), *into_).error().code, std::errc::invalid_argument);
+  EXPECT_TRUE(listed().empty());
+}
+
+TEST_F(LedgerOfAnotherLayout, IsAlsoFoundWhereAnOlderVersionHasMadeTheRegion) {
+  put_damaged([](RegionHeader& header) { header.ledger_format = header.ledger_offset = 0; });
+  auto plane = ControlPlane::create(name());
+  ASSERT_TRUE(plane);
+  EXPECT_EQ(plane->region().header.ledger_format, kLedgerFormat);
+  EXPECT_EQ(plane->region().header.ledger_offset, offsetof(Region, ledger));
 }
 
 TEST_F(RegionTest, SymbolicLinkIsRefused) {
