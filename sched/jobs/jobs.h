@@ -35,7 +35,7 @@ struct Job {
   std::string name;  // "run-4711", "pid-4712"
   uint32_t tenant = 0;
   Time arrived{};
-  Nanos service{};
+  Nanos service{};            // GPU time that it has received, of all GPUs together
   uint64_t gpus = 0;          // bit n: it has a process on GPU n
   uint32_t most_gpus = 0;     // that it was on at once
   std::string command_line;   // of its first process; the first kMostLine bytes
@@ -52,11 +52,12 @@ struct Job {
   std::vector<ProcessId> processes;  // ascending
 };
 
+// What it has received on each of its GPUs: it has its turns on all of them at once. A part of all
+// that it has received, by the most GPUs that it was on; so this is its length in the end.
+Nanos service_on_each(const Job& job);
 // Whether the next run of its command will take as long, as far as that can be known: all of it was
 // seen, it did not fail, and it has had more than a start has (kLeastLesson on each of its GPUs).
 bool teaches(const Job& ended);
-// Of each of its GPUs.
-Nanos length_of(const Job& ended);
 
 class Jobs {
  public:

@@ -2,11 +2,9 @@
 #include "sched/step/turn_taking.h"
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 namespace gpushare {
-
 void TurnTaking::begin() {
   jobs_.begin();
   std::swap(before_, known_);
@@ -83,7 +81,9 @@ void TurnTaking::look_at_all(Time now) {
   for (auto& [process, known] : known_) refresh(known, now);
   std::vector<Conductor::Job> jobs;
   for (const Job& job : jobs_.all()) {
+    const Tenant* const tenant = state_.tenants.at(job.tenant);
     Conductor::Job one{.id = job.id, .gpus = job.gpus, .processes = {}};
+    if (tenant != nullptr) one.priority = tenant->settings.priority;
     for (const ProcessId& process : job.processes)
       if (const auto known = known_.find(process); known != known_.end())
         one.processes.push_back(known->second.look);
@@ -109,7 +109,7 @@ void TurnTaking::learn(Time now) {
     if (outside_.lengths == nullptr || !teaches(job)) continue;
     const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
     outside_.lengths->add({.command = job.signature,
-                           .length = length_of(job),
+                           .length = service_on_each(job),
                            .name = job.name,
                            .arrived = since_1970 - (now - job.arrived),
                            .iterations = job.iterations,
@@ -118,8 +118,6 @@ void TurnTaking::learn(Time now) {
   }
 }
 
-// What is left of each job. One on several GPUs has received on each of them what it has received
-// in all, divided by their number, because it has its turn on all of them at once.
 void TurnTaking::estimate() {
   left_.clear();
   for (const Job& job : jobs_.all()) {
@@ -133,7 +131,7 @@ void TurnTaking::estimate() {
                  .length = said.length,
                  .learnt = outside_.lengths == nullptr ? std::nullopt
                                                        : outside_.lengths->median(job.signature),
-                 .service = job.service / std::max(std::popcount(job.gpus), 1)});
+                 .service = service_on_each(job)});
   }
 }
 
@@ -157,7 +155,7 @@ std::span<const JobView> TurnTaking::jobs(uint32_t gpu) {
                       .priority = tenant->settings.priority,
                       .weight = tenant->settings.weight,
                       .arrived = job.arrived,
-                      .service = job.service,
+                      .service = service_on_each(job),
                       .left = left_[job.id].time,
                       .left_source = left_[job.id].source,
                       .period = job.period,
@@ -178,14 +176,10 @@ std::span<const JobView> TurnTaking::jobs(uint32_t gpu) {
 }
 
 void TurnTaking::set_order(uint32_t gpu, std::vector<JobDecision> jobs) {
-  decisions_[gpu] = jobs;
-  conductor_.set_order({.gpu = gpu, .jobs = std::move(jobs)});
+  conductor_.set_order(JobOrder(gpu, std::move(jobs)));
 }
 
-void TurnTaking::drop_order(uint32_t gpu) {
-  decisions_.erase(gpu);
-  conductor_.drop_order(gpu);
-}
+void TurnTaking::drop_order(uint32_t gpu) { conductor_.drop_order(gpu); }
 
 void TurnTaking::decide(Time now) {
   conductor_.decide(now);
@@ -203,12 +197,9 @@ bool TurnTaking::is_frozen(const ProcessId& process) const {
   return hold != nullptr && hold->is_frozen;
 }
 
-const JobDecision* TurnTaking::decision(uint64_t job) const {
-  for (const auto& [gpu, decisions] : decisions_) {
-    const auto at = std::ranges::find(decisions, job, &JobDecision::job);
-    if (at != decisions.end()) return &*at;
-  }
-  return nullptr;
+const Job* TurnTaking::find_job(uint64_t id) const {
+  const auto job = std::ranges::lower_bound(jobs_.all(), id, {}, &Job::id);
+  return job == jobs_.all().end() || job->id != id ? nullptr : &*job;
 }
 
 void TurnTaking::carry_out(Time now) {

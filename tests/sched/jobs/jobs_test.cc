@@ -119,7 +119,7 @@ TEST_F(EndedJobs, SayWhatTheyTook) {
   const Job& job = all[0];
   EXPECT_TRUE(teaches(job));
   EXPECT_EQ(job.most_gpus, 2u);
-  EXPECT_EQ(length_of(job), 3s) << "6 s of two GPUs";
+  EXPECT_EQ(service_on_each(job), 3s) << "6 s of two GPUs";
   EXPECT_EQ(job.iterations, 30u);
   EXPECT_EQ(job.memory_bytes, 4u) << "as it was last";
   EXPECT_EQ(job.signature, command_signature("train --epochs 3", 1000));
