@@ -5,6 +5,14 @@
 #include <utility>
 
 namespace gpushare {
+namespace {
+
+bool is_capped(const Member& member, bool is_frozen) {
+  return is_frozen && member.freeze == FreezeReason::kCap;
+}
+
+}  // namespace
+
 void TurnTaking::begin() {
   jobs_.begin();
   std::swap(before_, known_);
@@ -48,9 +56,8 @@ void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView
     const bool is_server = outside_.mps != nullptr && outside_.mps->is_server(process.process);
     look.can_freeze = look.can_freeze && process.can_control && !is_gated && !is_server;
     look.is_frozen = look.is_frozen && process.is_frozen;
-    const bool is_capped =
-        process.is_frozen && is_member && member->second.freeze == FreezeReason::kCap;
-    look.is_out = look.is_out || process.is_frozen_by_user || is_capped;
+    look.is_out = look.is_out || process.is_frozen_by_user ||
+                  (is_member && is_capped(member->second, process.is_frozen));
     look.wants_gpu = look.wants_gpu || process.wants_gpu;
     look.was_at_work =
         look.was_at_work || (process.turns > 0 && process.used >= ProcessLook::kLeastWork);
@@ -215,10 +222,16 @@ bool TurnTaking::look(Time now) {
     ProcessLook& each = known.look;
     each.was_at_work = false;
     each.is_frozen = true;
+    each.is_out = false;
     for (const uint32_t gpu : known.gpus) {
       const Holder* const holder = state_.registry.holder(process, gpu);
-      each.is_frozen =
-          each.is_frozen && holder != nullptr && state_.enforcer.brief(*holder).is_frozen;
+      const bool is_frozen = holder != nullptr && state_.enforcer.brief(*holder).is_frozen;
+      each.is_frozen = each.is_frozen && is_frozen;
+      // The plan of this step may have lifted its cap, or have laid it on.
+      const auto member = state_.members.find({process, gpu});
+      if (member != state_.members.end())
+        each.is_out = each.is_out || member->second.freeze == FreezeReason::kUser ||
+                      is_capped(member->second, is_frozen);
     }
   }
   look_at_all(now);

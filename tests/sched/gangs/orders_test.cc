@@ -205,5 +205,32 @@ TEST_P(OrdersOfEach, PatienceGivesAJobATurnOnAllOfItsGpus) {
   EXPECT_GE(rig.rates(20s).jobs[0], 0.06);
 }
 
+// --- caps
+
+TEST_P(OrdersOfEach, ACapHoldsAndTheOthersHaveWhatItLeaves) {
+  OrderedRig rig(2, GetParam(), "turn_ms = 25\n");
+  rig.add_job("job", {{"max", "40%"}, {"length_us", "60000000"}}, {0, 1});
+  for (const uint32_t gpu : {0U, 1U})
+    rig.add_neighbour("other" + std::to_string(gpu), {{"length_us", "600000000"}}, gpu);
+  rig.pass(3s);
+  const auto rates = rig.rates(20s);
+  EXPECT_NEAR(rates.jobs[0], 0.4, 3 * kHundredth);
+  for (const std::size_t other : {2U, 3U}) EXPECT_NEAR(rates.programs[other], 0.6, 3 * kHundredth);
+}
+
+// In a turn that is as long as the cap's period it earns tokens while it spends them; those are not
+// lost because its bucket was full when it began.
+TEST(Orders, ACapHoldsInLongTurns) {
+  for (const char* turn : {"turn_ms = 25\n", "turn_ms = 100\n"}) {
+    OrderedRig rig(1, "turns", turn);
+    const std::size_t capped = rig.add_neighbour("capped", {{"max", "40%"}}, 0);
+    const std::size_t other = rig.add_neighbour("other", {}, 0);
+    rig.pass(3s);
+    const auto rates = rig.rates(20s);
+    EXPECT_NEAR(rates.programs[capped], 0.4, 2 * kHundredth) << turn;
+    EXPECT_NEAR(rates.programs[other], 0.6, 2 * kHundredth) << turn;
+  }
+}
+
 }  // namespace
 }  // namespace gpushare
