@@ -30,6 +30,10 @@ Nanos service_on_each(const Job& job) {
   return job.service / static_cast<int64_t>(std::max(job.most_gpus, 1U));
 }
 
+Nanos start_on_each(const Job& job) {
+  return job.start.value_or(Nanos{}) / static_cast<int64_t>(std::max(job.most_gpus, 1U));
+}
+
 void Jobs::begin() {
   by_process_.clear();
   for (auto& [key, known] : known_) {
@@ -110,6 +114,11 @@ void Jobs::note_end(const ProcessId& process, std::optional<int> status) {
   if (job == 0) return;
   for (auto& [key, known] : known_)
     if (known.job.id == job) known.job.status = status;
+}
+
+void Jobs::note_turn(uint64_t job) {
+  for (auto& [key, known] : known_)
+    if (known.job.id == job && !known.job.start) known.job.start = known.job.service;
 }
 
 void Jobs::add_late(uint64_t job, Nanos used) {

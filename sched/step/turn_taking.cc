@@ -138,7 +138,8 @@ void TurnTaking::estimate() {
                  .length = said.length,
                  .learnt = outside_.lengths == nullptr ? std::nullopt
                                                        : outside_.lengths->median(job.signature),
-                 .service = service_on_each(job)});
+                 .service = service_on_each(job),
+                 .start = start_on_each(job)});
   }
 }
 
@@ -189,9 +190,17 @@ void TurnTaking::set_order(uint32_t gpu, std::vector<JobDecision> jobs) {
 void TurnTaking::drop_order(uint32_t gpu) { conductor_.drop_order(gpu); }
 
 void TurnTaking::decide(Time now) {
-  conductor_.decide(now);
+  note_turns(conductor_.decide(now));
   holds_ = conductor_.holds();
   tell_of_turns(now);
+}
+
+void TurnTaking::note_turns(bool has_let_in) {
+  if (!has_let_in) return;
+  for (const Job& job : jobs_.all())
+    if (const JobTurn* const turn = conductor_.find(job.id);
+        !job.start && turn != nullptr && turn->state() == TurnState::kRunning)
+      jobs_.note_turn(job.id);
 }
 
 const ProcessHold* TurnTaking::hold_of(const ProcessId& process) const {
@@ -236,6 +245,7 @@ bool TurnTaking::look(Time now) {
   }
   look_at_all(now);
   const bool has_let_in = conductor_.decide(now);
+  note_turns(has_let_in);
   holds_ = conductor_.holds();
   tell_of_turns(now);
   tell(holds_);

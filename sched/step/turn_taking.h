@@ -84,6 +84,7 @@ class TurnTaking {
   void estimate();
   void refresh(Known& known, Time now);
   void look_at_all(Time now);
+  void note_turns(bool has_let_in);
   bool wants_anew() const;
   void tell(const std::vector<ProcessHold>& holds);
   void freeze_and_thaw(const std::vector<ProcessHold>& holds);
