@@ -56,7 +56,8 @@ void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView
     const bool is_server = outside_.mps != nullptr && outside_.mps->is_server(process.process);
     look.can_freeze = look.can_freeze && process.can_control && !is_gated && !is_server;
     look.is_frozen = look.is_frozen && process.is_frozen;
-    look.is_out = look.is_out || process.is_frozen_by_user ||
+    known.is_frozen_by_user = known.is_frozen_by_user || process.is_frozen_by_user;
+    look.is_out = look.is_out || known.is_frozen_by_user ||
                   (is_member && is_capped(member->second, process.is_frozen));
     look.wants_gpu = look.wants_gpu || process.wants_gpu;
     look.was_at_work =
@@ -231,16 +232,15 @@ bool TurnTaking::look(Time now) {
     ProcessLook& each = known.look;
     each.was_at_work = false;
     each.is_frozen = true;
-    each.is_out = false;
+    each.is_out = known.is_frozen_by_user;
     for (const uint32_t gpu : known.gpus) {
       const Holder* const holder = state_.registry.holder(process, gpu);
       const bool is_frozen = holder != nullptr && state_.enforcer.brief(*holder).is_frozen;
       each.is_frozen = each.is_frozen && is_frozen;
       // The plan of this step may have lifted its cap, or have laid it on.
       const auto member = state_.members.find({process, gpu});
-      if (member != state_.members.end())
-        each.is_out = each.is_out || member->second.freeze == FreezeReason::kUser ||
-                      is_capped(member->second, is_frozen);
+      each.is_out =
+          each.is_out || (member != state_.members.end() && is_capped(member->second, is_frozen));
     }
   }
   look_at_all(now);

@@ -78,6 +78,7 @@ class TurnTaking {
   struct Known {
     ProcessLook look{};
     std::vector<uint32_t> gpus;  // that take turns
+    bool is_frozen_by_user = false;
   };
 
   void learn(Time now);
