@@ -308,10 +308,11 @@ Nanos time_of_a_look(uint64_t count) {
   return least;
 }
 
-// Four times as many jobs are four times the work, and a little more for searches by number.
+// Four times as many jobs are four times the work, and more for searches by number and for what the
+// caches do not hold: six times it. Where each job was sought in each list it was thirteen times.
 TEST(ConductorOfMany, ADecisionIsNotQuadraticInTheJobs) {
   const Nanos few = time_of_a_look(500), many = time_of_a_look(2000);
-  EXPECT_LE(many, 7 * few) << few / 1us << " us for 500 jobs, " << many / 1us << " us for 2000";
+  EXPECT_LE(many, 9 * few) << few / 1us << " us for 500 jobs, " << many / 1us << " us for 2000";
 }
 
 TEST_F(ConductorTest, WhoIsNotNamedAnyMoreIsLetGo) {
