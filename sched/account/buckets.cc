@@ -19,15 +19,6 @@ void configure_buckets(Region& region, const Tenants& tenants, uint32_t gpus, Ti
   }
 }
 
-void refill_buckets(Region& region, const Tenants& tenants, uint32_t gpus, Time now) {
-  for (const uint32_t slot : tenants.slots()) {
-    const Tenant& tenant = *tenants.at(slot);
-    if (!tenant.settings.cap && tenant.gpu_caps.empty()) continue;
-    for (uint32_t gpu = 0; gpu < std::min(gpus, uint32_t{kMaxGpus}); ++gpu)
-      if (tenant.cap_on(gpu)) region.tenants[slot].buckets[gpu].refill(now);
-  }
-}
-
 void disable_buckets(Region& region) {
   for (TenantSlot& tenant : region.tenants)
     for (TokenBucket& bucket : tenant.buckets)

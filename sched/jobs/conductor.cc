@@ -12,98 +12,68 @@ const Conductor::Job* find_job(std::span<const Conductor::Job> jobs, uint64_t id
   return at == jobs.end() || at->id != id ? nullptr : &*at;
 }
 
-// How many jobs of this GPU run at a time.
-std::size_t room(const Conductor::GpuOrder& order) {
-  return static_cast<std::size_t>(std::ranges::count_if(order.jobs, &JobDecision::runs));
-}
-
 }  // namespace
 
-void Conductor::set_order(GpuOrder order) {
-  const auto at = std::ranges::lower_bound(orders_, order.gpu, {}, &GpuOrder::gpu);
-  if (at != orders_.end() && at->gpu == order.gpu)
+void Conductor::set_order(JobOrder order) {
+  const auto at = std::ranges::lower_bound(orders_, order.gpu(), {}, &JobOrder::gpu);
+  if (at != orders_.end() && at->gpu() == order.gpu())
     *at = std::move(order);
   else
     orders_.insert(at, std::move(order));
 }
 
 void Conductor::drop_order(uint32_t gpu) {
-  std::erase_if(orders_, [&](const GpuOrder& order) { return order.gpu == gpu; });
+  std::erase_if(orders_, [&](const JobOrder& order) { return order.gpu() == gpu; });
 }
 
-std::vector<uint64_t> Conductor::choose(std::span<const GpuOrder> orders, std::span<const Job> jobs,
-                                        const std::map<uint64_t, JobTurn>& turns) {
-  const auto wants = [&](uint64_t id) {
-    const auto turn = turns.find(id);
-    return turn != turns.end() && turn->second.wants_gpu();
-  };
-  std::vector<std::pair<std::size_t, const GpuOrder*>> by_rivals;
-  uint64_t ordered = 0;  // GPUs that have an order
-  std::map<uint32_t, std::size_t> left;
-  for (const GpuOrder& order : orders) {
-    const auto rivals = static_cast<std::size_t>(std::ranges::count_if(
-        order.jobs, [&](const JobDecision& decision) { return wants(decision.job); }));
-    by_rivals.emplace_back(rivals, &order);
-    ordered |= uint64_t{1} << order.gpu;
-    left[order.gpu] = room(order);
+const JobOrder* Conductor::order(uint32_t gpu) const {
+  const auto at = std::ranges::lower_bound(orders_, gpu, {}, &JobOrder::gpu);
+  return at == orders_.end() || at->gpu() != gpu ? nullptr : &*at;
+}
+
+// One that nobody has asked anything of yet has not waited.
+std::vector<uint64_t> Conductor::choose(Time now) const {
+  std::vector<Contender> contenders;
+  contenders.reserve(jobs_.size());
+  for (const Job& job : jobs_) {
+    const JobTurn& turn = turns_.at(job.id);
+    contenders.push_back({.id = job.id,
+                          .gpus = job.gpus,
+                          .priority = job.priority,
+                          .wants_gpu = turn.wants_gpu(),
+                          .runs = turn.occupies(),
+                          .since = turn.state() == TurnState::kFree ? now : turn.since()});
   }
-  std::ranges::sort(by_rivals, [](const auto& a, const auto& b) {
-    return a.first != b.first ? a.first > b.first : a.second->gpu < b.second->gpu;
-  });
-  std::vector<uint64_t> chosen;
-  const auto take = [&](const GpuOrder& order, const auto& may_run) {
-    for (const JobDecision& decision : order.jobs) {
-      if (left[order.gpu] == 0) return;
-      const Job* const job = find_job(jobs, decision.job);
-      if (job == nullptr || !may_run(decision) ||
-          std::ranges::find(chosen, job->id) != chosen.end())
-        continue;
-      const auto each_of = [&](const auto& deed) {
-        for (auto& [gpu, places] : left)
-          if ((job->gpus & ordered & uint64_t{1} << gpu) != 0 && !deed(places)) return false;
-        return true;
-      };
-      if (!each_of([](std::size_t places) { return places > 0; })) continue;
-      each_of([](std::size_t& places) { return places-- > 0; });
-      chosen.push_back(job->id);
-    }
-  };
-  for (const auto& [rivals, order] : by_rivals)
-    take(*order, [&](const JobDecision& decision) { return wants(decision.job); });
-  for (const auto& [rivals, order] : by_rivals)
-    take(*order, [](const JobDecision& decision) { return decision.runs; });
-  std::ranges::sort(chosen);
-  return chosen;
+  return who_runs(now, orders_, contenders);
 }
 
 // Of a job on several GPUs the longest that a plan gives it.
 Nanos Conductor::grace_of(uint64_t job) const {
   Nanos grace{};
-  for (const GpuOrder& order : orders_)
-    for (const JobDecision& decision : order.jobs)
-      if (decision.job == job) grace = std::max(grace, decision.grace);
+  for (const JobOrder& order : orders_)
+    if (const JobDecision* const decision = order.find(job); decision != nullptr)
+      grace = std::max(grace, decision->grace);
   return grace;
 }
 
 bool Conductor::is_named(uint64_t job) const {
-  return std::ranges::any_of(orders_, [&](const GpuOrder& order) {
-    return std::ranges::find(order.jobs, job, &JobDecision::job) != order.jobs.end();
-  });
+  return std::ranges::any_of(orders_,
+                             [&](const JobOrder& order) { return order.find(job) != nullptr; });
 }
 
 // REQUIRES: the job was chosen, so that there is room for it once those have gone that were not.
 bool Conductor::may_enter(const Job& job, Time now) const {
   const JobTurn& own = turns_.at(job.id);
   const bool begins_by_launch = own.state() == TurnState::kHeld && own.rung() != Rung::kNone;
-  return std::ranges::all_of(orders_, [&](const GpuOrder& order) {
-    const uint64_t bit = uint64_t{1} << order.gpu;
+  return std::ranges::all_of(orders_, [&](const JobOrder& order) {
+    const uint64_t bit = uint64_t{1} << order.gpu();
     if ((job.gpus & bit) == 0) return true;
     const auto others = std::ranges::count_if(jobs_, [&](const Job& other) {
       const JobTurn& turn = turns_.at(other.id);
       return other.id != job.id && (other.gpus & bit) != 0 && turn.occupies() &&
              !(begins_by_launch && turn.is_about_to_stand(now));
     });
-    return static_cast<std::size_t>(others) < std::max<std::size_t>(room(order), 1);
+    return static_cast<std::size_t>(others) < std::max<std::size_t>(order.room(), 1);
   });
 }
 
@@ -115,7 +85,7 @@ void Conductor::look(Time now, std::vector<Job> jobs) {
 }
 
 bool Conductor::decide(Time now) {
-  const std::vector<uint64_t> chosen = choose(orders_, jobs_, turns_);
+  const std::vector<uint64_t> chosen = choose(now);
   const auto is_chosen = [&](const Job& job) { return std::ranges::binary_search(chosen, job.id); };
   for (const Job& job : jobs_) {
     JobTurn& turn = turns_.at(job.id);
@@ -142,9 +112,9 @@ bool Conductor::decide(Time now) {
 
 // The job was the last that was let in on each of its GPUs.
 bool Conductor::has_turn(const Job& job) const {
-  return std::ranges::all_of(orders_, [&](const GpuOrder& order) {
-    if ((job.gpus & uint64_t{1} << order.gpu) == 0) return true;
-    const auto handover = handovers_.find(order.gpu);
+  return std::ranges::all_of(orders_, [&](const JobOrder& order) {
+    if ((job.gpus & uint64_t{1} << order.gpu()) == 0) return true;
+    const auto handover = handovers_.find(order.gpu());
     return handover != handovers_.end() && handover->second.next == job.id;
   });
 }
@@ -154,9 +124,9 @@ void Conductor::let_in(const Job& job, JobTurn& turn, Time now) {
   const bool waited = turn.wants_gpu() && turn.rung() == Rung::kBoundary;
   const Time since = turn.since();
   turn.run(now);
-  for (const GpuOrder& order : orders_) {
-    if ((job.gpus & uint64_t{1} << order.gpu) == 0) continue;
-    Handover& handover = handovers_[order.gpu];
+  for (const JobOrder& order : orders_) {
+    if ((job.gpus & uint64_t{1} << order.gpu()) == 0) continue;
+    Handover& handover = handovers_[order.gpu()];
     if (handover.next == job.id) continue;
     const auto last = turns_.find(std::exchange(handover.next, job.id));
     const bool has_stood = last != turns_.end() && last->second.stood() >= since;

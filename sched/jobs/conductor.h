@@ -2,12 +2,10 @@
 // Conductor: carries out what the plans of all GPUs say of jobs: who is to stop, and who is let in
 // when the last one stands. Pure; time is given. One thread.
 //
-// Each plan lists its GPU's jobs in order, and how many of them run. From these lists it is chosen
-// who runs: on the GPU for which most jobs compete first, the first jobs of the list that want the
-// GPU, as many as the plan lets run. A job on several GPUs runs on all of them or on none: it is
-// passed over if another one has been chosen for one of them. Who has the turn and wants nothing so
-// lends it, and gets it back at the next boundary of who has borrowed it. Where nobody wants the
-// GPU, who has the turn by the plan keeps it.
+// Each plan lists its GPU's jobs in order, and how many of them run; who runs follows from all of
+// these lists and from who wants the GPU (who_runs.h). Who has the turn and wants nothing so lends
+// it, and gets it back at the next boundary of who has borrowed it. Where nobody wants the GPU, who
+// has the turn by the plan keeps it.
 // A job is let in when fewer jobs than that still occupy each of its GPUs. One that has a gate or a
 // boundary to wait at, so that it begins with a launch, also comes in when the last one is about to
 // stand.
@@ -19,8 +17,9 @@
 #include <vector>
 
 #include "sched/jobs/gaps.h"
+#include "sched/jobs/job_order.h"
 #include "sched/jobs/job_turn.h"
-#include "sched/policy/job.h"
+#include "sched/jobs/who_runs.h"
 
 namespace gpushare {
 
@@ -29,19 +28,20 @@ class Conductor {
   // A job as it is now.
   struct Job {
     uint64_t id = 0;
-    uint64_t gpus = 1;                   // bit n: it works on GPU n
+    uint64_t gpus = 1;  // bit n: it works on GPU n
+    Priority priority = Priority::kNormal;
     std::vector<ProcessLook> processes;  // ascending
   };
-  // What the plan of one GPU says; jobs that are not named are left alone there.
-  struct GpuOrder {
-    uint32_t gpu = 0;
-    std::vector<JobDecision> jobs;
-  };
 
-  // From now on. On a GPU that has none nobody is held.
-  void set_order(GpuOrder order);
+  // From now on. Jobs that it does not name are left alone on its GPU; on one that has none nobody
+  // is held.
+  void set_order(JobOrder order);
   void drop_order(uint32_t gpu);
   bool has_orders() const { return !orders_.empty(); }
+  // Ascending by GPU. Valid until one is set or dropped.
+  std::span<const JobOrder> orders() const { return orders_; }
+  // nullptr: this GPU has none.
+  const JobOrder* order(uint32_t gpu) const;
 
   // Looks at all jobs that there are, ascending by id. Jobs that are missing have ended.
   void look(Time now, std::vector<Job> jobs);
@@ -57,10 +57,6 @@ class Conductor {
   // Hand-overs on a GPU.
   const Gaps& gaps(uint32_t gpu) const;
 
-  // The jobs that are to run, ascending.
-  static std::vector<uint64_t> choose(std::span<const GpuOrder> orders, std::span<const Job> jobs,
-                                      const std::map<uint64_t, JobTurn>& turns);
-
  private:
   struct Handover {  // on one GPU
     uint64_t last = 0, next = 0;
@@ -68,6 +64,7 @@ class Conductor {
     Time stood{};  // the last one; zero: not yet
   };
 
+  std::vector<uint64_t> choose(Time now) const;
   Nanos grace_of(uint64_t job) const;
   bool is_named(uint64_t job) const;
   bool may_enter(const Job& job, Time now) const;
@@ -75,7 +72,7 @@ class Conductor {
   void let_in(const Job& job, JobTurn& turn, Time now);
   void note_gaps();
 
-  std::vector<GpuOrder> orders_;  // ascending by GPU
+  std::vector<JobOrder> orders_;  // ascending by GPU
   std::map<uint64_t, JobTurn> turns_;
   std::vector<Job> jobs_;
   std::map<uint32_t, Handover> handovers_;

@@ -145,6 +145,11 @@ void GangTurns::find_gangs(std::span<const Seen> all) {
 
 bool GangTurns::is_of_gang(const Seen& seen) const { return gangs_.contains(seen.job); }
 
+// While its cap keeps it from the GPU it leaves it to the gang: holding that would be for nobody.
+bool GangTurns::rivals(const Seen& seen) const {
+  return !is_of_gang(seen) && seen.wants_gpu && !is_light(seen) && !seen.is_capped;
+}
+
 std::pair<GangTurns::Key, uint32_t> GangTurns::company_of(const Seen& seen) const {
   return {is_candidate(seen) ? seen.job : Key{}, seen.gpu};
 }
@@ -199,7 +204,7 @@ void GangTurns::forget_gone(std::span<const Seen> all) {
 void GangTurns::find_rest(std::span<const Seen> all) {
   std::map<uint32_t, Rest> before = std::exchange(rest_, {});
   for (const Seen& seen : all) {
-    if (is_of_gang(seen) || !seen.wants_gpu || is_light(seen)) continue;
+    if (!rivals(seen)) continue;
     Rest& rest = rest_[seen.gpu];
     rest.wants = true;
     rest.highest = std::max(rest.highest, seen.priority);
@@ -212,8 +217,7 @@ void GangTurns::find_rest(std::span<const Seen> all) {
   for (auto& [key, gang] : gangs_) {
     gang.contested = 0;
     for (const Seen& seen : all)
-      if ((gang.gpus & bit(seen.gpu)) != 0 && seen.priority == gang.priority && seen.wants_gpu &&
-          !is_of_gang(seen) && !is_light(seen))
+      if ((gang.gpus & bit(seen.gpu)) != 0 && seen.priority == gang.priority && rivals(seen))
         gang.contested |= bit(seen.gpu);
     for (const auto& [name, other] : gangs_)
       if (&other != &gang && other.priority == gang.priority)

@@ -15,7 +15,8 @@
 // more than was due (kPeriod).
 //   share 0.4 of both GPUs -> 40 ms for the gang, 60 ms for the others, on both GPUs
 // Nobody of a higher class is ever held. Who makes little use of its share is left alone: it is not
-// held, and has no turns. Gangs that share no GPU have their turns at the same time.
+// held, and has no turns. Who is out of tokens leaves its GPU to the gang until it has some again.
+// Gangs that share no GPU have their turns at the same time.
 #pragma once
 
 #include <cstdint>
@@ -125,6 +126,7 @@ class GangTurns {
   void judge(Time now, const Seen& seen);
   bool is_light(const Seen& seen) const;
   bool is_of_gang(const Seen& seen) const;
+  bool rivals(const Seen& seen) const;  // it competes with gangs for its GPU
   bool is_candidate(const Seen& seen) const { return candidates_.contains(seen.job); }
   void forget_gone(std::span<const Seen> all);
   std::pair<Key, uint32_t> company_of(const Seen& seen) const;

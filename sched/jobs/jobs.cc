@@ -22,11 +22,16 @@ void forget_step(Job& job) {
 }  // namespace
 
 bool teaches(const Job& ended) {
-  return ended.is_whole && ended.status.value_or(0) == 0 && length_of(ended) >= Jobs::kLeastLesson;
+  return ended.is_whole && ended.status.value_or(0) == 0 &&
+         service_on_each(ended) >= Jobs::kLeastLesson;
 }
 
-Nanos length_of(const Job& ended) {
-  return ended.service / static_cast<int64_t>(std::max(ended.most_gpus, 1U));
+Nanos service_on_each(const Job& job) {
+  return job.service / static_cast<int64_t>(std::max(job.most_gpus, 1U));
+}
+
+Nanos start_on_each(const Job& job) {
+  return job.start.value_or(Nanos{}) / static_cast<int64_t>(std::max(job.most_gpus, 1U));
 }
 
 void Jobs::begin() {
@@ -105,8 +110,15 @@ void Jobs::end(Time now) {
 }
 
 void Jobs::note_end(const ProcessId& process, std::optional<int> status) {
+  const uint64_t job = job_of(process);
+  if (job == 0) return;
   for (auto& [key, known] : known_)
-    if (known.job.id != 0 && known.job.id == job_of(process)) known.job.status = status;
+    if (known.job.id == job) known.job.status = status;
+}
+
+void Jobs::note_turn(uint64_t job) {
+  for (auto& [key, known] : known_)
+    if (known.job.id == job && !known.job.start) known.job.start = known.job.service;
 }
 
 void Jobs::add_late(uint64_t job, Nanos used) {

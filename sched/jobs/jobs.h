@@ -35,15 +35,16 @@ struct Job {
   std::string name;  // "run-4711", "pid-4712"
   uint32_t tenant = 0;
   Time arrived{};
-  Nanos service{};
-  uint64_t gpus = 0;          // bit n: it has a process on GPU n
-  uint32_t most_gpus = 0;     // that it was on at once
-  std::string command_line;   // of its first process; the first kMostLine bytes
-  std::string signature;      // of all of it and its user: command_signature()
-  bool is_whole = true;       // all of its GPU time was seen
-  std::optional<int> status;  // of the process that ended last, as wait(2) gives it; none: unknown
-  uint64_t iterations = 0;    // that have ended, of the process that has most
-  uint64_t expected = 0;      // iterations that it announces in all; 0: it does not say
+  Nanos service{};             // GPU time that it has received, of all GPUs together
+  std::optional<Nanos> start;  // of that, what it had before its first turn; none: it had no turn
+  uint64_t gpus = 0;           // bit n: it has a process on GPU n
+  uint32_t most_gpus = 0;      // that it was on at once
+  std::string command_line;    // of its first process; the first kMostLine bytes
+  std::string signature;       // of all of it and its user: command_signature()
+  bool is_whole = true;        // all of its GPU time was seen
+  std::optional<int> status;   // of the process that ended last, as wait(2) gives it; none: unknown
+  uint64_t iterations = 0;     // that have ended, of the process that has most
+  uint64_t expected = 0;       // iterations that it announces in all; 0: it does not say
   uint64_t memory_bytes = 0;
   Nanos period{}, longest{};  // of an iteration; 0: unknown
   ShimPhase phase = ShimPhase::kUnknown;
@@ -52,11 +53,15 @@ struct Job {
   std::vector<ProcessId> processes;  // ascending
 };
 
+// What it has received on each of its GPUs: it has its turns on all of them at once. A part of all
+// that it has received, by the most GPUs that it was on; so this is its length in the end.
+Nanos service_on_each(const Job& job);
+// Of that, what it had before its first turn: a program that makes its context works before it is
+// first held. 0: it had no turn yet.
+Nanos start_on_each(const Job& job);
 // Whether the next run of its command will take as long, as far as that can be known: all of it was
 // seen, it did not fail, and it has had more than a start has (kLeastLesson on each of its GPUs).
 bool teaches(const Job& ended);
-// Of each of its GPUs.
-Nanos length_of(const Job& ended);
 
 class Jobs {
  public:
@@ -78,6 +83,9 @@ class Jobs {
   // step. Of several processes of a job the one that ends last counts: one that starts others waits
   // for them, or ends them.
   void note_end(const ProcessId& process, std::optional<int> status);
+  // The job begins a turn. All that it had until the last end() was its start, if this is the
+  // first.
+  void note_turn(uint64_t job);
   // Of a job that is known: what the log says late of a process that has left the GPUs.
   void add_late(uint64_t job, Nanos used);
 

@@ -21,11 +21,13 @@ Nanos product(uint64_t count, Nanos each) {
 // What is left of `length`; unknown when the job has outlived it. What it has received includes
 // what being stopped and let go has cost it, so that a word which is exact may be passed a little
 // before the end.
-Left rest(Nanos length, Nanos service, LeftSource source) {
+Left rest(Nanos length, Nanos service, Nanos start, LeftSource source) {
   service = std::max(service, Nanos{});
   length = std::max(length, Nanos{});
-  const Nanos start = source == LeftSource::kSaid ? kStart : kStartsDiffer;
-  if (service - length >= std::max(length / kTolerance, start)) return {};
+  const bool is_said = source == LeftSource::kSaid;
+  if (service - length >= std::max(length / kTolerance, is_said ? kStart : kStartsDiffer))
+    return {};
+  if (is_said) service -= std::clamp(start, Nanos{}, std::min(kStart, service));
   return {std::max(length - service, Nanos{}), source};
 }
 
@@ -38,8 +40,9 @@ Left left_of(const KnownLength& known) {
     if (known.ended >= known.iterations) return {};
     return {product(known.iterations - known.ended, known.period), LeftSource::kAnnounced};
   }
-  if (known.length > Nanos{}) return rest(known.length, known.service, LeftSource::kSaid);
-  if (known.learnt) return rest(*known.learnt, known.service, LeftSource::kLearnt);
+  if (known.length > Nanos{})
+    return rest(known.length, known.service, known.start, LeftSource::kSaid);
+  if (known.learnt) return rest(*known.learnt, known.service, known.start, LeftSource::kLearnt);
   return {};
 }
 

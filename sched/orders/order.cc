@@ -94,11 +94,13 @@ void OrderPolicy::tell(Time now, const Ranked& chosen, Plan& plan) const {
   plan.jobs.push_back({.job = job.id,
                        .runs = true,
                        .until = job.left ? later(now, *job.left) : Time::max(),
-                       .grace = grace_for(job, grace_)});
+                       .grace = grace_for(job, grace_),
+                       .turn = turn_});
   for (const Ranked& one : ranked_) {
     if (&one == &chosen) continue;
     plan.jobs.push_back({.job = one.job->id,
                          .grace = grace_for(*one.job, grace_),
+                         .turn = turn_,
                          .reason = one.is_ready ? why : "has no work"});
   }
 }

@@ -33,10 +33,11 @@ struct JobView {
   uint32_t weight = 100;
   Time arrived{};  // when `gpushare run` asked, otherwise when its first context was seen
 
-  // GPU time that it has received. Where clients share a context: the time in which it had the
-  // turn, times the SMs that it could use / all.
+  // GPU time that it has received, on each of its GPUs: what it had of all, by their number. Where
+  // clients share a context: the time in which it had the turn, times the SMs that it could use /
+  // all.
   Nanos service{};
-  std::optional<Nanos> left{};  // GPU time that it still needs, at least 0; none: unknown
+  std::optional<Nanos> left{};  // GPU time that it still needs on each; none: unknown
   LeftSource left_source = LeftSource::kUnknown;
 
   // What the processes of a job say of their iterations, and so may lie about. 0: unknown.
@@ -65,6 +66,10 @@ struct JobDecision {
   Time until{Time::max()};  // the end of its turn, if it is known; for people
   // How long its next boundary is waited for when it is to stop, before it is stopped where it is.
   Nanos grace = std::chrono::milliseconds(20);
+  // Where the plans of several GPUs wait for each other and it was let in all the same: how long it
+  // keeps its turn at least, before who has waited longest has the next one
+  // (sched/jobs/who_runs.h).
+  Nanos turn = std::chrono::milliseconds(25);
   // Why it waits or runs, shown in `gpushare queue` as it is: "turn of run-4711, 38 s left".
   std::string reason{};
 

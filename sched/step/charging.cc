@@ -43,11 +43,27 @@ void Charging::charge(const ProcessId& process, uint32_t tenant, uint32_t gpu,
       const auto believed = believed_.extract({process, gpu});
       if (believed) used += std::min(believed.mapped(), charge.disproved);
     }
-    outside_.region.tenants[tenant].buckets[gpu].charge(used);
+    if (outside_.tenants.at(tenant)->cap_on(gpu)) owed_[{gpu, tenant}] += used;
+  }
+}
+
+void Charging::settle(uint32_t gpu, bool takes_turns, Time now) {
+  for (const uint32_t slot : outside_.tenants.slots()) {
+    if (!outside_.tenants.at(slot)->cap_on(gpu)) continue;
+    TokenBucket& bucket = outside_.region.tenants[slot].buckets[gpu];
+    const auto owed = owed_.extract({gpu, slot});
+    const Nanos used = owed ? owed.mapped() : Nanos{};
+    bucket.refill(takes_turns ? now - used : now);
+    bucket.charge(used);
+    bucket.refill(now);
   }
 }
 
 void Charging::forget_caps() {
+  std::erase_if(owed_, [&](const auto& owed) {
+    const Tenant* const tenant = outside_.tenants.at(owed.first.second);
+    return tenant == nullptr || !tenant->cap_on(owed.first.first);
+  });
   std::erase_if(trust_, [&](const auto& trust) {
     const Tenant* const tenant = outside_.tenants.at(trust.first.first);
     return tenant == nullptr || !tenant->cap_on(trust.first.second);

@@ -24,9 +24,15 @@ class Charging {
   void hear_the_young(Time now);
   // What an MPS server used is its clients' use; a program whose cap closes its own gate is charged
   // there. What was excused of the use is charged to a cap as far as it is doubted (cap_trust.h),
-  // and the rest of it when it is disproved.
+  // and the rest of it when it is disproved. Buckets are charged by settle().
   void charge(const ProcessId& process, uint32_t tenant, uint32_t gpu,
               const Accounting::Charge& charge, Time now);
+  // All that was used on a GPU until `now` is charged: from now on its buckets have what they have
+  // earned and not spent. Where jobs take turns a tenant's use is taken to be the last before
+  // `now`, and what it earned in that time is not lost above the burst: no step comes in the middle
+  // of a turn that is as long as a cap's period, and a bucket that was full when it began would be
+  // overdrawn by all that the turn has earned. Under slices steps come more often.
+  void settle(uint32_t gpu, bool takes_turns, Time now);
   // Tenants have changed: of those that have no cap any more nothing is kept.
   void forget_caps();
   // Of programs that have ended, until the switch logs have been read to their ends.
@@ -46,6 +52,7 @@ class Charging {
   const Surroundings& outside_;
   std::map<std::pair<uint32_t, uint32_t>, CapTrust> trust_;  // by tenant slot and GPU
   std::map<MemberKey, Nanos> believed_;                      // of what caps were told
+  std::map<std::pair<uint32_t, uint32_t>, Nanos> owed_;      // not settled: by GPU and tenant slot
 };
 
 }  // namespace gpushare

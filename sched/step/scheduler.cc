@@ -140,7 +140,6 @@ Time Scheduler::step() {
   const bool has_accounted = logs_.read(now);
   charging_.charge_departed(turns_, logs_, now);
   failed_steps_ = has_read && has_accounted ? 0 : std::min(failed_steps_ + 1, kStepsBeforeLost);
-  refill_buckets(outside_.region, outside_.tenants, gpus, now);
 
   if (outside_.shims != nullptr) outside_.shims->read(now, state_.registry);
   state_.enforcer.begin_step();
@@ -237,6 +236,8 @@ Time Scheduler::decide(Time now) {
   };
   Time next = Time::max();
   for_each_gpu([&](uint32_t gpu) { view(gpu, now); });
+  for (uint32_t gpu = 0; gpu < gpus; ++gpu)
+    if (!state_.gpu_problems[gpu].empty()) charging_.settle(gpu, deciders_[gpu].takes_turns, now);
   // Also once after the last policy that orders jobs has gone: who is held is let go.
   const bool has_turns = std::ranges::any_of(deciders_, &Decider::takes_turns) || turns_.has_told();
   if (has_turns) {
@@ -319,6 +320,7 @@ void Scheduler::view(uint32_t gpu, Time now) {
                .memory_bytes = holder.memory_bytes,
                .command_line = member.command_line});
   }
+  charging_.settle(gpu, deciders_[gpu].takes_turns, now);
   if (outside_.shims != nullptr) views.join(outside_.shims->views(gpu));
   views.add_tenants(gpu, outside_.tenants, outside_.region, outside_.shims);
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "sched/step/turn_taking.h"
@@ -21,8 +22,8 @@ uint32_t micros(Nanos time) {
 
 // While it stops, what it is waited for says more than whose turn comes.
 std::string TurnTaking::words(const ProcessId& process) const {
-  const uint64_t job = jobs_.job_of(process);
-  const JobTurn* const turn = conductor_.find(job);
+  const Job* const job = find_job(jobs_.job_of(process));
+  const JobTurn* const turn = job == nullptr ? nullptr : conductor_.find(job->id);
   if (turn == nullptr || turn->state() == TurnState::kFree) return {};
   if (turn->state() == TurnState::kStopping) {
     switch (turn->rung()) {
@@ -34,8 +35,28 @@ std::string TurnTaking::words(const ProcessId& process) const {
         return "is to stop at its boundary";
     }
   }
-  const JobDecision* const found = decision(job);
-  return found == nullptr ? "" : found->reason;
+  return reason_of(*job);
+}
+
+// What a plan says of it; of a job on several GPUs the first that says anything, because a plan
+// that wants it to run says nothing. Where all of them do and it waits, others have their turn on
+// its GPUs.
+std::string TurnTaking::reason_of(const Job& job) const {
+  const bool is_on_several = std::popcount(job.gpus) > 1;
+  for (const JobOrder& order : conductor_.orders()) {
+    const JobDecision* const decision = order.find(job.id);
+    if (decision == nullptr || decision->reason.empty()) continue;
+    return is_on_several ? fmt::format("{} (GPU {})", decision->reason, order.gpu())
+                         : decision->reason;
+  }
+  if (!is_on_several || conductor_.find(job.id)->occupies()) return {};
+  for (const Job& other : jobs_.all()) {
+    const uint64_t shared = other.gpus & job.gpus;
+    const JobTurn* const turn = conductor_.find(other.id);
+    if (other.id != job.id && shared != 0 && turn != nullptr && turn->occupies())
+      return fmt::format("turn of {} (GPU {})", other.name, std::countr_zero(shared));
+  }
+  return {};
 }
 
 // Of a turn that has ended the instant is that at which it stood, by its own clock.
@@ -43,7 +64,7 @@ void TurnTaking::tell_of_turns(Time now) {
   if (outside_.listener == nullptr) return;
   const auto has_turn = [&](uint32_t gpu, uint64_t job) {
     const JobTurn* const turn = conductor_.find(job);
-    return turn != nullptr && turn->occupies() && decisions_.contains(gpu);
+    return turn != nullptr && turn->occupies() && conductor_.order(gpu) != nullptr;
   };
   std::erase_if(turns_told_, [&](const auto& told) {
     const auto& [gpu, job] = told.first;
@@ -58,7 +79,8 @@ void TurnTaking::tell_of_turns(Time now) {
     return true;
   });
   for (const Job& job : jobs_.all()) {
-    for (const auto& [gpu, decisions] : decisions_) {
+    for (const JobOrder& order : conductor_.orders()) {
+      const uint32_t gpu = order.gpu();
       if ((job.gpus & uint64_t{1} << gpu) == 0 || !has_turn(gpu, job.id)) continue;
       const auto [at, is_new] = turns_told_.try_emplace({gpu, job.id});
       if (!is_new) continue;
@@ -84,9 +106,9 @@ void TurnTaking::describe(uint32_t gpu, GpuRecord& record) const {
 void TurnTaking::describe(const ProcessId& process, uint32_t gpu, ProcessRecord& record) const {
   if (!has_orders()) return;
   const uint64_t id = jobs_.job_of(process);
-  const auto job = std::ranges::lower_bound(jobs_.all(), id, {}, &Job::id);
+  const Job* const job = find_job(id);
   const JobTurn* const turn = conductor_.find(id);
-  if (job == jobs_.all().end() || job->id != id || turn == nullptr) return;
+  if (job == nullptr || turn == nullptr) return;
   record.job = id;
   record.job_arrived_ns = instant(job->arrived);
   record.job_service_ns = static_cast<uint64_t>(std::max(job->service, Nanos{}).count());
@@ -98,13 +120,13 @@ void TurnTaking::describe(const ProcessId& process, uint32_t gpu, ProcessRecord&
         static_cast<uint64_t>(std::chrono::duration_cast<Micros>(*left->second.time).count());
     record.job_left_by = static_cast<uint32_t>(left->second.source);
   }
-  if (const auto order = decisions_.find(gpu); order != decisions_.end()) {
-    const auto at = std::ranges::find(order->second, id, &JobDecision::job);
-    if (at != order->second.end())
-      record.job_place = static_cast<uint32_t>(at - order->second.begin()) + 1;
-  }
-  if (record.note[0] == '\0') {
+  if (const JobOrder* const order = conductor_.order(gpu); order != nullptr)
+    record.job_place = order->place(id);
+  // What was true when it was frozen for its turn is told no longer.
+  const bool is_old = record.state == ProcessState::kFrozenTurn && conductor_.order(gpu) != nullptr;
+  if (record.note[0] == '\0' || is_old) {
     const std::string text = words(process);
+    std::ranges::fill(record.note, '\0');
     text.copy(record.note, sizeof record.note - 1);
   }
 }

@@ -2,10 +2,16 @@
 #include "sched/step/turn_taking.h"
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 namespace gpushare {
+namespace {
+
+bool is_capped(const Member& member, bool is_frozen) {
+  return is_frozen && member.freeze == FreezeReason::kCap;
+}
+
+}  // namespace
 
 void TurnTaking::begin() {
   jobs_.begin();
@@ -50,9 +56,9 @@ void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView
     const bool is_server = outside_.mps != nullptr && outside_.mps->is_server(process.process);
     look.can_freeze = look.can_freeze && process.can_control && !is_gated && !is_server;
     look.is_frozen = look.is_frozen && process.is_frozen;
-    const bool is_capped =
-        process.is_frozen && is_member && member->second.freeze == FreezeReason::kCap;
-    look.is_out = look.is_out || process.is_frozen_by_user || is_capped;
+    known.is_frozen_by_user = known.is_frozen_by_user || process.is_frozen_by_user;
+    look.is_out = look.is_out || known.is_frozen_by_user ||
+                  (is_member && is_capped(member->second, process.is_frozen));
     look.wants_gpu = look.wants_gpu || process.wants_gpu;
     look.was_at_work =
         look.was_at_work || (process.turns > 0 && process.used >= ProcessLook::kLeastWork);
@@ -83,7 +89,9 @@ void TurnTaking::look_at_all(Time now) {
   for (auto& [process, known] : known_) refresh(known, now);
   std::vector<Conductor::Job> jobs;
   for (const Job& job : jobs_.all()) {
+    const Tenant* const tenant = state_.tenants.at(job.tenant);
     Conductor::Job one{.id = job.id, .gpus = job.gpus, .processes = {}};
+    if (tenant != nullptr) one.priority = tenant->settings.priority;
     for (const ProcessId& process : job.processes)
       if (const auto known = known_.find(process); known != known_.end())
         one.processes.push_back(known->second.look);
@@ -109,7 +117,7 @@ void TurnTaking::learn(Time now) {
     if (outside_.lengths == nullptr || !teaches(job)) continue;
     const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
     outside_.lengths->add({.command = job.signature,
-                           .length = length_of(job),
+                           .length = service_on_each(job),
                            .name = job.name,
                            .arrived = since_1970 - (now - job.arrived),
                            .iterations = job.iterations,
@@ -118,8 +126,6 @@ void TurnTaking::learn(Time now) {
   }
 }
 
-// What is left of each job. One on several GPUs has received on each of them what it has received
-// in all, divided by their number, because it has its turn on all of them at once.
 void TurnTaking::estimate() {
   left_.clear();
   for (const Job& job : jobs_.all()) {
@@ -133,7 +139,8 @@ void TurnTaking::estimate() {
                  .length = said.length,
                  .learnt = outside_.lengths == nullptr ? std::nullopt
                                                        : outside_.lengths->median(job.signature),
-                 .service = job.service / std::max(std::popcount(job.gpus), 1)});
+                 .service = service_on_each(job),
+                 .start = start_on_each(job)});
   }
 }
 
@@ -157,7 +164,7 @@ std::span<const JobView> TurnTaking::jobs(uint32_t gpu) {
                       .priority = tenant->settings.priority,
                       .weight = tenant->settings.weight,
                       .arrived = job.arrived,
-                      .service = job.service,
+                      .service = service_on_each(job),
                       .left = left_[job.id].time,
                       .left_source = left_[job.id].source,
                       .period = job.period,
@@ -178,19 +185,23 @@ std::span<const JobView> TurnTaking::jobs(uint32_t gpu) {
 }
 
 void TurnTaking::set_order(uint32_t gpu, std::vector<JobDecision> jobs) {
-  decisions_[gpu] = jobs;
-  conductor_.set_order({.gpu = gpu, .jobs = std::move(jobs)});
+  conductor_.set_order(JobOrder(gpu, std::move(jobs)));
 }
 
-void TurnTaking::drop_order(uint32_t gpu) {
-  decisions_.erase(gpu);
-  conductor_.drop_order(gpu);
-}
+void TurnTaking::drop_order(uint32_t gpu) { conductor_.drop_order(gpu); }
 
 void TurnTaking::decide(Time now) {
-  conductor_.decide(now);
+  note_turns(conductor_.decide(now));
   holds_ = conductor_.holds();
   tell_of_turns(now);
+}
+
+void TurnTaking::note_turns(bool has_let_in) {
+  if (!has_let_in) return;
+  for (const Job& job : jobs_.all())
+    if (const JobTurn* const turn = conductor_.find(job.id);
+        !job.start && turn != nullptr && turn->state() == TurnState::kRunning)
+      jobs_.note_turn(job.id);
 }
 
 const ProcessHold* TurnTaking::hold_of(const ProcessId& process) const {
@@ -203,12 +214,9 @@ bool TurnTaking::is_frozen(const ProcessId& process) const {
   return hold != nullptr && hold->is_frozen;
 }
 
-const JobDecision* TurnTaking::decision(uint64_t job) const {
-  for (const auto& [gpu, decisions] : decisions_) {
-    const auto at = std::ranges::find(decisions, job, &JobDecision::job);
-    if (at != decisions.end()) return &*at;
-  }
-  return nullptr;
+const Job* TurnTaking::find_job(uint64_t id) const {
+  const auto job = std::ranges::lower_bound(jobs_.all(), id, {}, &Job::id);
+  return job == jobs_.all().end() || job->id != id ? nullptr : &*job;
 }
 
 void TurnTaking::carry_out(Time now) {
@@ -224,14 +232,20 @@ bool TurnTaking::look(Time now) {
     ProcessLook& each = known.look;
     each.was_at_work = false;
     each.is_frozen = true;
+    each.is_out = known.is_frozen_by_user;
     for (const uint32_t gpu : known.gpus) {
       const Holder* const holder = state_.registry.holder(process, gpu);
-      each.is_frozen =
-          each.is_frozen && holder != nullptr && state_.enforcer.brief(*holder).is_frozen;
+      const bool is_frozen = holder != nullptr && state_.enforcer.brief(*holder).is_frozen;
+      each.is_frozen = each.is_frozen && is_frozen;
+      // The plan of this step may have lifted its cap, or have laid it on.
+      const auto member = state_.members.find({process, gpu});
+      each.is_out =
+          each.is_out || (member != state_.members.end() && is_capped(member->second, is_frozen));
     }
   }
   look_at_all(now);
   const bool has_let_in = conductor_.decide(now);
+  note_turns(has_let_in);
   holds_ = conductor_.holds();
   tell_of_turns(now);
   tell(holds_);

@@ -67,7 +67,6 @@ class TurnTaking {
   std::span<const Job> all() const { return jobs_.all(); }
   uint64_t job_of(const ProcessId& process) const { return jobs_.job_of(process); }
   const JobTurn* turn(uint64_t job) const { return conductor_.find(job); }
-  const JobDecision* decision(uint64_t job) const;
   // The words for its job: why it runs or waits; empty: nothing is to be said.
   std::string words(const ProcessId& process) const;
   // Fill what the records say of turns.
@@ -79,16 +78,20 @@ class TurnTaking {
   struct Known {
     ProcessLook look{};
     std::vector<uint32_t> gpus;  // that take turns
+    bool is_frozen_by_user = false;
   };
 
   void learn(Time now);
   void estimate();
   void refresh(Known& known, Time now);
   void look_at_all(Time now);
+  void note_turns(bool has_let_in);
   bool wants_anew() const;
   void tell(const std::vector<ProcessHold>& holds);
   void freeze_and_thaw(const std::vector<ProcessHold>& holds);
   const ProcessHold* hold_of(const ProcessId& process) const;
+  const Job* find_job(uint64_t id) const;
+  std::string reason_of(const Job& job) const;
   void tell_of_turns(Time now);
 
   State& state_;
@@ -96,8 +99,7 @@ class TurnTaking {
   Jobs jobs_;
   Conductor conductor_;
   std::map<ProcessId, Known> known_, before_;
-  std::vector<ProcessHold> holds_, told_;                   // ascending by process
-  std::map<uint32_t, std::vector<JobDecision>> decisions_;  // by GPU
+  std::vector<ProcessHold> holds_, told_;  // ascending by process
   // What is left of each job, as the policies were told, and how that is known.
   std::map<uint64_t, Left> left_;
   std::vector<uint64_t> idle_;  // the jobs that did not want a GPU in this step, ascending

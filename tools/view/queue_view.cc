@@ -57,7 +57,8 @@ std::vector<QueuedJob> queued_jobs(const PlaneSnapshot& snapshot, std::optional<
     }
     const std::string note = printable({process.note, sizeof(process.note)});
     if (job.why.empty()) job.why = note;
-    if (job.gpus.empty() || process.gpu < job.gpus.front()) job.place = process.job_place;
+    const bool is_first = job.gpus.empty() || process.gpu < job.gpus.front();
+    if (gpu ? process.gpu == *gpu : is_first) job.place = process.job_place;
     if (std::ranges::find(job.gpus, process.gpu) == job.gpus.end()) {
       job.gpus.push_back(process.gpu);
       std::ranges::sort(job.gpus);
@@ -67,8 +68,8 @@ std::vector<QueuedJob> queued_jobs(const PlaneSnapshot& snapshot, std::optional<
   std::vector<QueuedJob> list;
   for (auto& [id, job] : jobs)
     if (!gpu || std::ranges::find(job.gpus, *gpu) != job.gpus.end()) list.push_back(std::move(job));
-  std::ranges::sort(list, {}, [](const QueuedJob& job) {
-    return std::tuple(job.gpus.front(), job.place, job.id);
+  std::ranges::sort(list, {}, [&](const QueuedJob& job) {
+    return std::tuple(gpu.value_or(job.gpus.front()), job.place, job.id);
   });
   return list;
 }

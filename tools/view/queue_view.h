@@ -17,13 +17,13 @@ struct QueuedJob {
   uint64_t id = 0;
   std::string name{};  // "run-4711", or "pid-4712" if `gpushare run` did not start it
   std::string tenant{}, command{}, why{};
-  uint32_t place = 0;  // in the order of its first GPU, from 1 on; 0: in none
+  uint32_t place = 0;  // in the order of the GPU asked for, or of its first; from 1 on; 0: in none
   std::vector<uint32_t> gpus{};
   std::vector<int32_t> pids{};
   ProcessRecord record{};  // of its first process: whether it has its turn, its times and its work
 };
 
-// By first GPU and place. `gpu`: of this one only.
+// By first GPU and place. `gpu`: of this one only, by their places there.
 std::vector<QueuedJob> queued_jobs(const PlaneSnapshot& snapshot,
                                    std::optional<uint32_t> gpu = std::nullopt);
 

@@ -14,14 +14,21 @@
 #include <thread>
 #include <vector>
 
+#include "shmctl/base/clock.h"
 #include "shmctl/program/temp_folder.h"
 #include "shmctl/shim/host.h"
+#include "shmctl/shim/slot.h"
 #include "tests/support/started.h"
 
 namespace gpushare::test {
 
 // The outcome of a program whose exit status must be 0.
 Outcome success_of(Child& program);
+
+// For how long a program that is held may stay so after the agent has died: until the last beat is
+// too old, and what a busy machine takes to let it run.
+inline constexpr Nanos kFreedAfterDeath =
+    Nanos(kShimBeatTimeoutNs) + std::chrono::milliseconds(1500);
 
 class ShimRig {
  public:

@@ -63,6 +63,40 @@ INSTANTIATE_TEST_SUITE_P(
                       BesideRow{"three_to_one", {{"weight", "300"}}, {{"weight", "100"}}, 0.75}),
     [](const auto& row) { return row.param.description; });
 
+// A neighbour that is out of tokens leaves its GPU to the job: nobody is held for it meanwhile.
+struct CapsRow {
+  const char* description;
+  const char *job, *one, *two;  // caps
+  double due, due_one, due_two;
+};
+class BesideCaps : public ::testing::TestWithParam<CapsRow> {};
+
+TEST_P(BesideCaps, EachHasItsCapAndTheJobItsShareOfSteps) {
+  const CapsRow& row = GetParam();
+  GangRig rig(2);
+  rig.start();
+  const auto& job = rig.add_job("job", {{"max", row.job}}, {0, 1});
+  rig.add_busy("one", {{"max", row.one}}, 0);
+  rig.add_busy("two", {{"max", row.two}}, 1);
+  rig.run_for(4s);
+  const uint64_t before = job.steps();
+  const Nanos time = 20s;
+  const auto shares = rig.measure(time);
+  EXPECT_GE(
+      static_cast<double>(job.steps() - before) * std::chrono::duration<double>(job.alone()) / time,
+      0.95 * row.due);
+  EXPECT_NEAR(shares[2], row.due_one, kPoint);
+  EXPECT_NEAR(shares[3], row.due_two, 2 * kPoint);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BesideCaps,
+    ::testing::Values(CapsRow{"job_and_both", "40%", "30%", "30%", 0.4, 0.3, 0.3},
+                      CapsRow{"job_and_one", "40%", "30%", "max", 0.4, 0.3, 0.6},
+                      CapsRow{"one", "max", "30%", "max", 0.5, 0.3, 0.5},
+                      CapsRow{"both", "max", "30%", "30%", 0.7, 0.3, 0.3}),
+    [](const auto& row) { return row.param.description; });
+
 struct PairRow {
   const char* description;
   const char *first, *second;

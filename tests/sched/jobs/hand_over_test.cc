@@ -109,10 +109,9 @@ class Agent {
       std::ranges::rotate(ids_, ids_.begin() + 1);
       turn_ends_ = now + kTurn;
     }
-    Conductor::GpuOrder order{.gpu = 0, .jobs = {}};
-    for (const uint64_t id : ids_)
-      order.jobs.push_back({.job = id, .runs = order.jobs.empty(), .grace = 1s});
-    conductor_.set_order(order);
+    std::vector<JobDecision> order;
+    for (const uint64_t id : ids_) order.push_back({.job = id, .runs = order.empty(), .grace = 1s});
+    conductor_.set_order(JobOrder(0, std::move(order)));
     std::vector<Conductor::Job> jobs;
     for (uint64_t id = 1; id <= loopers_.size(); ++id)
       jobs.push_back({.id = id, .gpus = 1, .processes = {loopers_[id - 1]->look()}});

@@ -63,6 +63,21 @@ TEST_F(JobsTest, ServiceAddsUpAndAJobThatComesBackIsTheSame) {
   EXPECT_TRUE(jobs_.take_ended().empty());
 }
 
+TEST_F(JobsTest, WhatItHadBeforeItsFirstTurnIsItsStartOnEachOfItsGpus) {
+  step({{.process = kOne, .gpu = 0, .run = 77, .used = 3s},
+        {.process = kTwo, .gpu = 1, .run = 77, .used = 1s}});
+  EXPECT_EQ(start_on_each(jobs_.all()[0]), 0s) << "it had no turn yet";
+  const uint64_t id = jobs_.job_of(kOne);
+  jobs_.note_turn(id);
+  const std::vector<JobProcess> later = {{.process = kOne, .gpu = 0, .run = 77, .used = 5s},
+                                         {.process = kTwo, .gpu = 1, .run = 77, .used = 5s}};
+  step(later);
+  jobs_.note_turn(id);
+  step(later);
+  EXPECT_EQ(start_on_each(jobs_.all()[0]), 2s);
+  EXPECT_EQ(service_on_each(jobs_.all()[0]), 12s);
+}
+
 TEST_F(JobsTest, AnEndedJobIsToldOnceAndItsNumberIsNotUsedAgain) {
   step({{.process = kOne, .used = 1s}});
   const uint64_t id = jobs_.job_of(kOne);
@@ -119,7 +134,7 @@ TEST_F(EndedJobs, SayWhatTheyTook) {
   const Job& job = all[0];
   EXPECT_TRUE(teaches(job));
   EXPECT_EQ(job.most_gpus, 2u);
-  EXPECT_EQ(length_of(job), 3s) << "6 s of two GPUs";
+  EXPECT_EQ(service_on_each(job), 3s) << "6 s of two GPUs";
   EXPECT_EQ(job.iterations, 30u);
   EXPECT_EQ(job.memory_bytes, 4u) << "as it was last";
   EXPECT_EQ(job.signature, command_signature("train --epochs 3", 1000));

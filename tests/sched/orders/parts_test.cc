@@ -65,6 +65,21 @@ TEST(Left, AShortJobMayHaveStartedAsWell) {
   EXPECT_EQ(left_of({.learnt = 300ms, .service = 400ms}), Left{});
 }
 
+// Otherwise one whose start took long seems to be shorter than it is, and goes before shorter ones.
+TEST(Left, AStartIsNoPartOfALengthThatWasSaid) {
+  EXPECT_EQ(left_of({.length = 3s, .service = 1900ms, .start = 1900ms}),
+            (Left{3s, LeftSource::kSaid}));
+  EXPECT_EQ(left_of({.length = 3s, .service = 2900ms, .start = 1900ms}),
+            (Left{2s, LeftSource::kSaid}));
+  EXPECT_EQ(left_of({.learnt = 5s, .service = 1900ms, .start = 1900ms}),
+            (Left{3100ms, LeftSource::kLearnt}))
+      << "in what was learnt a start is included";
+  EXPECT_EQ(left_of({.length = 3s, .service = 2500ms, .start = 2500ms}),
+            (Left{2500ms, LeftSource::kSaid}))
+      << "no start takes more than 2 s";
+  EXPECT_EQ(left_of({.length = 3s, .service = 5s, .start = 1900ms}), Left{});
+}
+
 TEST(Left, TakesAnyNumbers) {
   std::mt19937_64 random(1);
   for (int i = 0; i < 100'000; ++i) {
@@ -76,7 +91,8 @@ TEST(Left, TakesAnyNumbers) {
                                .period = Nanos(any()),
                                .length = Nanos(any()),
                                .learnt = Nanos(any()),
-                               .service = Nanos(any())});
+                               .service = Nanos(any()),
+                               .start = Nanos(any())});
     EXPECT_EQ(left.time.has_value(), left.source != LeftSource::kUnknown);
     if (left.time) EXPECT_GE(*left.time, 0ns);
   }

@@ -37,6 +37,7 @@ TEST_P(OrderStorm, OneRunsAndNobodyIsForgotten) {
   test::OrderWorld world(make({{"patience_s", 30}, {"turn_ms", 40}}));
   for (uint32_t id = 0; id < 4; ++id) world.tenants.push_back({.id = id});
   Time wanted_since = world.now;  // since when somebody wants the GPU and nobody runs who does
+  int64_t stopped = 0;            // how often a job that wants the GPU was out of tokens
   for (int64_t event = 0; event < events_wanted(); ++event) {
     switch (below(20)) {
       case 0:
@@ -68,16 +69,38 @@ TEST_P(OrderStorm, OneRunsAndNobodyIsForgotten) {
           job.weight = static_cast<uint32_t>(1 + below(100));
         }
         break;
+      case 5: {  // a cap, with more or less than it needs to run, or none
+        const Nanos tokens = std::chrono::milliseconds(below(80)) - 50ms;
+        std::optional<CapView>& cap = world.tenants[below(4)].cap;
+        cap.reset();
+        if (below(3) > 0)
+          cap = CapView{.fraction = 0.3, .period = 100ms, .burst = 30ms, .tokens = tokens};
+        break;
+      }
       default:
         break;
     }
+    world.processes.clear();
+    for (const JobView& job : world.jobs)
+      world.processes.push_back({.id = static_cast<uint32_t>(world.processes.size()),
+                                 .tenant = job.tenant,
+                                 .wants_gpu = job.wants_gpu,
+                                 .job = job.id});
     const Plan& plan = world.decide();
+    std::set<uint64_t> out_of_tokens;  // the jobs whose one process the plan freezes for its cap
+    for (const Decision& decision : plan.decisions)
+      if (decision.freeze == FreezeReason::kCap)
+        out_of_tokens.insert(world.processes[decision.process].job);
+    stopped += out_of_tokens.empty() ? 0 : 1;
+    const auto is_ready = [&](const JobView& job) {
+      return job.wants_gpu && !out_of_tokens.contains(job.id);
+    };
     ASSERT_EQ(plan.jobs.size(), world.jobs.size()) << "each job is named, and nobody who went";
     std::set<uint64_t> named;
     Priority highest = Priority::kIdle;
     bool is_wanted = false;
     for (const JobView& job : world.jobs)
-      if (job.wants_gpu) is_wanted = true, highest = std::max(highest, job.priority);
+      if (is_ready(job)) is_wanted = true, highest = std::max(highest, job.priority);
     for (const JobDecision& decision : plan.jobs) {
       ASSERT_TRUE(named.insert(decision.job).second);
       const JobView& job = world.job(decision.job);
@@ -85,18 +108,19 @@ TEST_P(OrderStorm, OneRunsAndNobodyIsForgotten) {
       ASSERT_GT(decision.grace, 0ns);
       ASSERT_LE(decision.grace, kMostGrace);
       if (decision.runs && is_wanted) {
-        ASSERT_TRUE(job.wants_gpu)
-            << "nobody has the turn who wants nothing while another wants it";
+        ASSERT_TRUE(is_ready(job))
+            << "nobody has the turn who wants nothing, or may not run, while another wants it";
         ASSERT_EQ(job.priority, highest);
       }
     }
     ASSERT_GT(plan.next, world.now);
     ASSERT_LE(std::ranges::count(world.jobs, true, &JobView::runs), 1);
-    const bool is_served = world.running() != 0 && world.job(world.running()).wants_gpu;
+    const bool is_served = world.running() != 0 && is_ready(world.job(world.running()));
     if (!is_wanted || is_served) wanted_since = world.now;
     ASSERT_LE(world.now - wanted_since, kMostGrace + 40ms) << "after " << event << " events";
     world.run(Nanos(1 + below(30'000'000)));
   }
+  EXPECT_GT(stopped, events_wanted() / 10) << "caps held somebody";
 }
 
 // Nobody waits for ever where there is patience, although new jobs with less left come always.

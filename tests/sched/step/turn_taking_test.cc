@@ -19,6 +19,7 @@ class TurnTakingTest : public ::testing::Test {
         test::ScriptedPolicy::entry("scripted", [this](const Snapshot& snapshot) {
           last_jobs_.assign(snapshot.jobs.begin(), snapshot.jobs.end());
           Plan plan = test::plan_turn_of(snapshot, choose_(snapshot));
+          if (!names_jobs_) plan.jobs.clear();
           plan.next = snapshot.now + 2ms;
           return plan;
         }));
@@ -46,6 +47,7 @@ class TurnTakingTest : public ::testing::Test {
 
   SchedulerRig rig_;
   std::function<uint64_t(const Snapshot&)> choose_ = [](const Snapshot&) { return uint64_t{1}; };
+  bool names_jobs_ = true;          // false: everybody runs as it likes
   std::vector<JobView> last_jobs_;  // without what was valid during the call only
 };
 
@@ -63,6 +65,20 @@ TEST_F(TurnTakingTest, WhatIsLeftIsWhatWasSaidOfATenantLessWhatItsJobHasReceived
   EXPECT_EQ(last_jobs_[1].left, std::nullopt);
   rig_.run_for(4500ms);
   EXPECT_EQ(rig_.record(*rig_.programs[0]).job_left_us, kUnknown64) << "it was more than was said";
+}
+
+// As of its context, which it makes before it is first held.
+TEST_F(TurnTakingTest, WhatAJobHadBeforeItsFirstTurnIsNoPartOfALengthThatWasSaid) {
+  names_jobs_ = false;
+  start();
+  rig_.add_busy("said", {{"length_us", "3000000"}});
+  rig_.run_for(1s);
+  EXPECT_NEAR(static_cast<double>(rig_.record(*rig_.programs[0]).job_left_us), 2e6, 0.1e6);
+  names_jobs_ = true;
+  rig_.run_for(500ms);
+  EXPECT_NEAR(static_cast<double>(rig_.record(*rig_.programs[0]).job_left_us), 2.5e6, 0.1e6);
+  rig_.run_for(500ms);
+  EXPECT_NEAR(static_cast<double>(rig_.record(*rig_.programs[0]).job_left_us), 2e6, 0.1e6);
 }
 
 // The program that is known to be through soonest goes first, and has the GPU until it has ended.

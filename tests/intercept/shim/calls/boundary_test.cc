@@ -76,7 +76,10 @@ TEST_P(Held, StandAtTheBoundaryUntilTheirTurn) {
     EXPECT_EQ(rig.launches_of_all() - launches, turn * 40) << "of exactly so many iterations";
     begun += turn;
   }
+  const Time died = MonotonicClock().now();
   rig.die();
+  ASSERT_TRUE(eventually([&] { return known(rig, *program).begun > begun; }));
+  EXPECT_LE(MonotonicClock().now() - died, kFreedAfterDeath);
   EXPECT_TRUE(eventually([&] { return known(rig, *program).begun > begun + 3; }))
       << "nobody stands still because the agent died";
 }

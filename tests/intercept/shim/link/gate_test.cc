@@ -194,8 +194,10 @@ TEST(Gate, OpensWhenTheAgentDies) {
   ShimRig rig(kShimGate);
   const auto program = start_launching(rig, 2000);
   ASSERT_TRUE(is_held(rig, *program));
+  const Time died = MonotonicClock().now();
   rig.die();
   ASSERT_TRUE(eventually([&] { return gave_up(rig, *program) == 1; }));
+  EXPECT_LE(MonotonicClock().now() - died, kFreedAfterDeath);
   success_of(*program);
 }
 
