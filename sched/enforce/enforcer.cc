@@ -241,6 +241,13 @@ void Enforcer::forget(const ProcessId& id, uint32_t gpu) {
   collect(gpu);
 }
 
+bool Enforcer::has_frozen_channels(const ControlKey& key) const {
+  const auto at = processes_.find(key);
+  if (at == processes_.end()) return false;
+  const Controlled& process = at->second;
+  return process.is_frozen && !process.shares_group && !process.stop_entry;
+}
+
 bool Enforcer::may_mend(const ControlKey& key) {
   const auto at = processes_.find(key);
   if (at == processes_.end()) return true;

@@ -74,6 +74,8 @@ class Enforcer {
   void apply(uint32_t gpu, std::span<const Target> targets);
   // The process ended, or has no compute group there any more.
   void forget(const ProcessId& process, uint32_t gpu);
+  // Whether the process is frozen by its channels, and not stopped as an MPS client is.
+  bool has_frozen_channels(const ControlKey& key) const;
   // Undoes on a GPU what another process did to this one: `deed` asks the driver, and touches
   // nothing else. Nothing else is begun for the process meanwhile. REQUIRES: may_mend(), which is
   // false while we keep it frozen, and while something of it is under way.
