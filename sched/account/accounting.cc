@@ -265,6 +265,7 @@ void Accounting::apply(const SwitchRecord& record) {
   resident_since_ = record.time;
   is_resident_known_ = true;
   Meter* meter = bearer(record.pid);
+  if (meter != nullptr && !record.is_start) meter->signs.shown = record.time;
   if (meter != nullptr && !meter->is_frozen) meter->last_active = record.time;
   if (record.is_start) {
     const bool is_change = resident_ == 0 && vacant_since_ != Time::min();
@@ -287,6 +288,8 @@ void Accounting::apply(const SwitchRecord& record) {
 void Accounting::begin_turn(Meter& meter, Time at) {
   ++meter.slots.back().starts;
   ++meter.pending.turns;
+  if (at - std::max(meter.signs.shown, meter.added) >= kLongRest) meter.signs.woke = at;
+  meter.signs.shown = at;
   if (!meter.is_frozen || at - meter.frozen_since < kAfterFreeze) return;
   meter.runs_frozen = true;
   meter.escape.ran(at);
@@ -333,6 +336,7 @@ void Accounting::apply(const Boundary& boundary) {
     meter->frozen_since = boundary.at;
   else
     meter->escape.thawed(boundary.at, kThawIsLate);
+  if (!is_freeze) meter->signs.shown = std::max(meter->signs.shown, boundary.at);
   is_any_frozen_ =
       std::ranges::any_of(meters_, [](const auto& entry) { return entry.second.is_frozen; });
 }
@@ -357,6 +361,7 @@ void Accounting::sample(std::span<const Utilisation> samples, Time now) {
       meter.pending.used += owed;
       meter.pending.disproved += owed;
     }
+    if (busy >= kBusySample) meter.signs.shown = std::max(meter.signs.shown, now);
     if (busy >= kBusySample && !meter.is_frozen) meter.last_active = now;
   }
 }
@@ -372,6 +377,11 @@ bool Accounting::needs_samples() const {
 double Accounting::sampled_rate(pid_t pid, Time now) const {
   const Meter* const meter = find(pid);
   return meter == nullptr ? 1 : meter->lone.rate(now);
+}
+
+Accounting::Signs Accounting::signs(pid_t pid) const {
+  const Meter* const meter = find(pid);
+  return meter == nullptr ? Signs{} : meter->signs;
 }
 
 std::vector<pid_t> Accounting::take_escaped() {

@@ -43,6 +43,8 @@ class Accounting {
   // A turn that begins so long after a freeze is none from before it: what the log and the driver
   // say of the time may differ by some tens of microseconds.
   static constexpr Nanos kAfterFreeze = std::chrono::milliseconds(5);
+  // More than two samples of one at work alone, of which the log says nothing, are apart.
+  static constexpr Nanos kLongRest = std::chrono::milliseconds(1500);
   // A thaw that is entered so soon after such a turn has let it begin.
   static constexpr Nanos kThawIsLate = std::chrono::milliseconds(10);
   // The time slice of a program that nobody has given another one.
@@ -110,6 +112,12 @@ class Accounting {
   // The frozen processes that began a turn all the same, or were sampled at more than their thawed
   // time, since the last call: they run on channels that nobody has frozen.
   std::vector<pid_t> take_escaped();
+  // When it last showed work, by the log or a sample, and when it last began a turn after kLongRest
+  // without; a thaw counts as such a sign. Zero: never.
+  struct Signs {
+    Time shown{}, woke{};
+  };
+  Signs signs(pid_t pid) const;
   // What it used since the last call; zero for unknown pids.
   Charge take_charge(pid_t pid);
   Use use(pid_t pid, Time now) const;
@@ -139,6 +147,7 @@ class Accounting {
     Nanos switching{};  // of its turns so far; taken off what it uses next
     Slots slots{};
     Time last_active{};
+    Signs signs;
     Time ended = Time::max();
     Nanos excused{};  // in all, as long as it may turn out to have been use
     bool is_frozen = false;

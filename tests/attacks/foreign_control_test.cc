@@ -17,8 +17,11 @@ class ForeignControl : public ::testing::Test {
  protected:
   void SetUp() override {
     rig_.start_agent();
-    victim_ = rig_.start("endless", {"--seconds", "1000", "--report-ms", "5"});
+    start_victim();
     ASSERT_TRUE(eventually([&] { return rig_.record(victim_->pid()).pid != 0; }));
+  }
+  void start_victim() {
+    victim_ = rig_.start("endless", {"--seconds", "1000", "--report-ms", "5"});
   }
   std::unique_ptr<Child> attack(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {"--victim", std::to_string(victim_->pid())});
@@ -51,6 +54,27 @@ TEST_F(ForeignControl, AFrozenProcessIsThawedAndItsFreezerNamed) {
   EXPECT_TRUE(rig_.answers(R"({"op":"doctor"})", named)) << rig_.ask(R"({"op":"doctor"})");
   EXPECT_TRUE(rig_.output("agent.log").contains(named));
   EXPECT_TRUE(std::string(rig_.record(victim_->pid()).note).contains("frozen by"));
+}
+
+// No agent saw who froze it.
+class FreezeBeforeTheAgent : public ForeignControl {
+  void SetUp() override { start_victim(); }
+};
+
+TEST_F(FreezeBeforeTheAgent, IsUndoneByTheAgentThatComes) {
+  ASSERT_TRUE(goes_on());
+  const auto attacker = attack({"--hold-ms", "1000000", "--rounds", "3", "--pause-ms", "1"});
+  const auto count = [&](const std::string& line) {
+    const std::string all = victim_->output();
+    int times = 0;
+    for (auto at = all.find(line); at != std::string::npos; at = all.find(line, at + 1)) ++times;
+    return times;
+  };
+  const auto turns_of = [&] { return "\"turns\":" + std::to_string(turns()) + "}"; };
+  ASSERT_TRUE(eventually([&] { return count(turns_of()) >= 3; })) << "it stands still";
+  rig_.start_agent();
+  EXPECT_TRUE(goes_on());
+  EXPECT_FALSE(attacker->has_ended());
 }
 
 TEST_F(ForeignControl, AChangedSliceIsPutBack) {
