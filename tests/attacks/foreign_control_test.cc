@@ -89,5 +89,26 @@ TEST_F(ForeignControl, AChangedSliceIsPutBack) {
   EXPECT_TRUE(rig_.answers(R"({"op":"doctor"})", "changed the slice of process"));
 }
 
+// A program that lengthens its own slice all the time, beside an equal one.
+TEST(OwnSlice, ThatIsLengthenedAgainAndAgainGainsLittle) {
+  SystemRig rig("");
+  rig.start_agent();
+  const auto other = rig.start("spin", test::kSaturating);
+  const auto attack =
+      rig.start_attack("own_slice", {"--seconds", "1000", "--ns-per-unit", "129.293"});
+  const auto used = [&](const Child& child) {
+    return static_cast<double>(rig.record(child.pid()).gpu_time_ns);
+  };
+  ASSERT_TRUE(eventually([&] { return used(*other) > 1e9 && used(*attack) > 1e9; }))
+      << rig.output("own_slice.log");
+  const double of_other = used(*other), of_attack = used(*attack);
+  ASSERT_TRUE(
+      eventually([&] { return used(*other) + used(*attack) >= of_other + of_attack + 4e9; }));
+  const double part =
+      (used(*attack) - of_attack) / (used(*attack) - of_attack + used(*other) - of_other);
+  EXPECT_LE(part, 0.65) << "of 0.5; it has 0.8 without an agent";
+  EXPECT_FALSE(attack->last_line().ends_with("\"times_set\":0}")) << "the driver lets it";
+}
+
 }  // namespace
 }  // namespace gpushare
