@@ -14,6 +14,7 @@ namespace {
 using namespace std::chrono_literals;
 using test::event;
 using test::FakeGpu;
+using test::FakeSchedulerRig;
 using test::Handles;
 using test::program;
 using test::SchedulerRig;
@@ -297,6 +298,20 @@ TEST_F(UnseenFreeze, WhoWorksNowAndThenIsNotReported) {
         std::make_unique<sim::PeriodicKernel>(rig_.add("sometimes", {}), 1ms, pause));
   rig_.run_for(5min);
   EXPECT_EQ(seen().count(), 0u);
+}
+
+// As while programs start that hold the driver's lock: what waits behind a trial must not.
+TEST(UnseenFreezes, ATrialEndsSoonWhereTheDriverIsSlow) {
+  FakeGpu gpu;
+  FakeSchedulerRig rig;
+  gpu.attachable[100] = program(kVictim, kHandles);
+  gpu.fault = [&](const FakeGpu::Call& call) {
+    if (call.kind == FakeGpu::Call::Kind::kThaw) rig.clock.advance(40ms);
+    return Result<>();
+  };
+  rig.start(gpu);
+  rig.run_for(4s);
+  EXPECT_EQ(gpu.count(FakeGpu::Call::Kind::kThaw), 2u) << "of four";
 }
 
 }  // namespace
