@@ -2,6 +2,8 @@
 // own_slice: works without a pause, and gives itself a long time slice again and again, as the
 // driver lets every process do where the kernel module does not refuse it. It runs on the real
 // driver and, with GPUSHARE_SIM, on the simulated GPU.
+#include <unistd.h>
+
 #include <atomic>
 #include <thread>
 #include <vector>
