@@ -174,22 +174,28 @@ void Claims::forget(const ProcessId& process) {
   doubts_.erase(process);
 }
 
+uint32_t& Claims::Doubts::count(const DriverEvent& event) {
+  const bool is_of_context = std::holds_alternative<GroupCreated>(event.what) ||
+                             std::holds_alternative<ChannelCreated>(event.what);
+  return is_of_context ? of_contexts : of_others;
+}
+
 bool Claims::is_worn_out(const DriverEvent& event) {
   const auto at = doubts_.find(event.process);
   if (at == doubts_.end()) return false;
   Doubts& doubts = at->second;
   if (event.time - doubts.since >= std::chrono::seconds(1)) {
-    doubts = {.since = event.time, .count = 0, .is_to_tell = doubts.is_to_tell};
+    doubts = {.since = event.time, .is_to_tell = doubts.is_to_tell};
     return false;
   }
-  if (doubts.count < kMostDoubts) return false;
+  if (doubts.count(event) < kMostDoubts) return false;
   doubts.is_to_tell = true;
   return true;
 }
 
 void Claims::doubt(const DriverEvent& event, Verdict verdict) {
   Doubts& doubts = doubts_.try_emplace(event.process, Doubts{.since = event.time}).first->second;
-  ++doubts.count;
+  ++doubts.count(event);
   doubts.is_to_tell = true;
   if (verdict != Verdict::kFalse) return;
   ++false_.count;

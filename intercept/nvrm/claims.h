@@ -32,6 +32,8 @@ namespace gpushare::nvrm {
 class Claims {
  public:
   // A process whose records were doubted so often within a second is believed nothing more in it.
+  // What it runs on, its groups and channels, is counted apart from the rest: calls of the other
+  // kinds without an end hide no context.
   static constexpr uint32_t kMostDoubts = 32;
 
   // `driver` outlives it.
@@ -63,8 +65,10 @@ class Claims {
   };
   struct Doubts {
     Time since{};
-    uint32_t count = 0;
-    bool is_to_tell = false;  // EventsLost is due
+    uint32_t of_contexts = 0, of_others = 0;  // see kMostDoubts
+    bool is_to_tell = false;                  // EventsLost is due
+
+    uint32_t& count(const DriverEvent& event);
   };
   using Name = std::tuple<ProcessId, uint32_t, uint32_t>;  // process, client, object
 

@@ -157,7 +157,7 @@ void Accounting::charge(Time from, Time to) {
 
   Nanos used = span;
   if (Meter* meter = bearer(resident_)) {
-    if (meter->is_frozen) return;
+    if (meter->is_frozen && !meter->runs_frozen) return;
     if (meter->lone.is_excused(to - meter->added, to)) {
       if (from >= meter->ended) return;
       undecided_ += span;
@@ -265,6 +265,7 @@ void Accounting::apply(const SwitchRecord& record) {
   resident_since_ = record.time;
   is_resident_known_ = true;
   Meter* meter = bearer(record.pid);
+  if (meter != nullptr && !record.is_start) meter->signs.shown = record.time;
   if (meter != nullptr && !meter->is_frozen) meter->last_active = record.time;
   if (record.is_start) {
     const bool is_change = resident_ == 0 && vacant_since_ != Time::min();
@@ -275,16 +276,24 @@ void Accounting::apply(const SwitchRecord& record) {
     turn_began_ = record.time;
     is_turn_whole_ = true;
     ++all_.back().starts;
-    if (meter != nullptr) {
-      ++meter->slots.back().starts;
-      ++meter->pending.turns;
-    }
+    if (meter != nullptr) begin_turn(*meter, record.time);
   } else if (resident_ == record.pid || resident_ == 0) {
     if (resident_ != 0 && meter != nullptr && is_turn_whole_)
       end_turn(*meter, record.time - turn_began_);
     resident_ = 0;
     vacant_since_ = record.time;
   }
+}
+
+void Accounting::begin_turn(Meter& meter, Time at) {
+  ++meter.slots.back().starts;
+  ++meter.pending.turns;
+  if (at - std::max(meter.signs.shown, meter.added) >= kLongRest) meter.signs.woke = at;
+  meter.signs.shown = at;
+  if (!meter.is_frozen || at - meter.frozen_since < kAfterFreeze) return;
+  meter.runs_frozen = true;
+  meter.escape.ran(at);
+  is_any_suspected_ = true;
 }
 
 // A turn ends with its slice, or after several of them when nobody else had work meanwhile. One
@@ -322,6 +331,12 @@ void Accounting::apply(const Boundary& boundary) {
     meter->last_active = boundary.at - meter->idle_when_frozen;
   }
   meter->is_frozen = is_freeze;
+  meter->runs_frozen = false;
+  if (is_freeze)
+    meter->frozen_since = boundary.at;
+  else
+    meter->escape.thawed(boundary.at, kThawIsLate);
+  if (!is_freeze) meter->signs.shown = std::max(meter->signs.shown, boundary.at);
   is_any_frozen_ =
       std::ranges::any_of(meters_, [](const auto& entry) { return entry.second.is_frozen; });
 }
@@ -336,14 +351,17 @@ void Accounting::sample(std::span<const Utilisation> samples, Time now) {
     if (!has_log_) meter.share = busy;
     Nanos frozen{};
     for (uint32_t i = 0; i < kWindowSlots; ++i) frozen += meter.slots[i].frozen;
-    const bool is_true = meter.lone.sample(
-        busy, 1 - std::chrono::duration<double>(frozen) / kWindow, now - meter.added, now);
+    const double thawed = 1 - std::chrono::duration<double>(frozen) / kWindow;
+    meter.escape.sample(busy, thawed);
+    is_any_suspected_ |= meter.escape.is_suspected();
+    const bool is_true = meter.lone.sample(busy, thawed, now - meter.added, now);
     if (!is_true) {
       const Nanos owed = std::exchange(meter.excused, Nanos{});
       meter.total += owed;
       meter.pending.used += owed;
       meter.pending.disproved += owed;
     }
+    if (busy >= kBusySample) meter.signs.shown = std::max(meter.signs.shown, now);
     if (busy >= kBusySample && !meter.is_frozen) meter.last_active = now;
   }
 }
@@ -359,6 +377,21 @@ bool Accounting::needs_samples() const {
 double Accounting::sampled_rate(pid_t pid, Time now) const {
   const Meter* const meter = find(pid);
   return meter == nullptr ? 1 : meter->lone.rate(now);
+}
+
+Accounting::Signs Accounting::signs(pid_t pid) const {
+  const Meter* const meter = find(pid);
+  return meter == nullptr ? Signs{} : meter->signs;
+}
+
+std::vector<pid_t> Accounting::take_escaped() {
+  std::vector<pid_t> escaped;
+  if (!std::exchange(is_any_suspected_, false)) return escaped;
+  for (auto& [pid, meter] : meters_) {
+    if (meter.escape.take(at_, kThawIsLate)) escaped.push_back(pid);
+    is_any_suspected_ |= meter.escape.is_suspected();
+  }
+  return escaped;
 }
 
 Accounting::Charge Accounting::take_charge(pid_t pid) {

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "intercept/gpu.h"
+#include "sched/account/escape.h"
 #include "sched/account/lone_context.h"
 #include "shmctl/plane/layout.h"
 
@@ -39,6 +40,13 @@ class Accounting {
   // contexts 0.08 ms (docs/driver-facts.md). What is longer is taken for something else.
   static constexpr Nanos kLongestSwitch = std::chrono::microseconds(250);
   static constexpr Nanos kSwitch = std::chrono::microseconds(80);  // the change alone
+  // A turn that begins so long after a freeze is none from before it: what the log and the driver
+  // say of the time may differ by some tens of microseconds.
+  static constexpr Nanos kAfterFreeze = std::chrono::milliseconds(5);
+  // More than two samples of one at work alone, of which the log says nothing, are apart.
+  static constexpr Nanos kLongRest = std::chrono::milliseconds(1500);
+  // A thaw that is entered so soon after such a turn has let it begin.
+  static constexpr Nanos kThawIsLate = std::chrono::milliseconds(10);
   // The time slice of a program that nobody has given another one.
   static constexpr Nanos kDriversSlice = std::chrono::microseconds(2048);
 
@@ -101,6 +109,15 @@ class Accounting {
   // What happened before this instant is known.
   Time known_until() const { return at_; }
 
+  // The frozen processes that began a turn all the same, or were sampled at more than their thawed
+  // time, since the last call: they run on channels that nobody has frozen.
+  std::vector<pid_t> take_escaped();
+  // When it last showed work, by the log or a sample, and when it last began a turn after kLongRest
+  // without; a thaw counts as such a sign. Zero: never.
+  struct Signs {
+    Time shown{}, woke{};
+  };
+  Signs signs(pid_t pid) const;
   // What it used since the last call; zero for unknown pids.
   Charge take_charge(pid_t pid);
   Use use(pid_t pid, Time now) const;
@@ -130,11 +147,15 @@ class Accounting {
     Nanos switching{};  // of its turns so far; taken off what it uses next
     Slots slots{};
     Time last_active{};
+    Signs signs;
     Time ended = Time::max();
     Nanos excused{};  // in all, as long as it may turn out to have been use
     bool is_frozen = false;
     bool wanted_when_frozen = false;
     Nanos idle_when_frozen{};  // how long it had shown no work then
+    Time frozen_since{};
+    bool runs_frozen = false;  // its turn has begun after that
+    Escape escape;
     LoneContext lone;
     double sampled = -1;  // the last sample, < 0 none
     double share = -1;    // of the window as of the last slot; < 0 not known yet
@@ -161,6 +182,7 @@ class Accounting {
   Time lone_from(const Meter& meter) const;
   void add_use(Meter& meter, Nanos used);
   void decide(Meter& meter);
+  void begin_turn(Meter& meter, Time at);
   void forget_resident();
   void end_turn(Meter& meter, Nanos turn);
   void close_slot();
@@ -174,6 +196,7 @@ class Accounting {
 
   const bool has_log_;
   std::map<pid_t, Meter> meters_;
+  bool is_any_suspected_ = false;     // take_escaped() has to look at them
   bool is_any_frozen_ = false;        // of them; true also if that one has been removed since
   std::vector<Former> formers_;       // in the order in which they had their pids
   std::vector<Boundary> boundaries_;  // ascending

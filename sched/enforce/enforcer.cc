@@ -246,31 +246,47 @@ void Enforcer::forget(const ProcessId& id, uint32_t gpu) {
   collect(gpu);
 }
 
+bool Enforcer::may_run(const ControlKey& key) const {
+  const auto at = processes_.find(key);
+  return at == processes_.end() ||
+         (!at->second.is_frozen && (!at->second.is_switching || at->second.mending > 0));
+}
+
+bool Enforcer::has_frozen_channels(const ControlKey& key) const {
+  const auto at = processes_.find(key);
+  if (at == processes_.end()) return false;
+  const Controlled& process = at->second;
+  return process.is_frozen && !process.shares_group && !process.stop_entry;
+}
+
 bool Enforcer::may_mend(const ControlKey& key) {
   const auto at = processes_.find(key);
   if (at == processes_.end()) return true;
   return !at->second.is_frozen && !at->second.is_switching && lines_[key.second]->withdraw(key);
 }
 
-void Enforcer::mend(const ControlKey& key, std::function<Result<>()> deed) {
+void Enforcer::mend(const ControlKey& key, std::function<Result<>()> deed,
+                    std::function<void()> then) {
   const auto followed = processes_.find(key);
   const bool is_followed = followed != processes_.end();
   if (is_followed) {
     followed->second.is_switching = true;
     ++followed->second.mending;
   }
-  ask(key.second, [this, key, is_followed, deed = std::move(deed)]() -> DriverAnswer {
-    return [this, key, is_followed, result = deed()] {
-      if (!has_undone(result))
-        log_about(key.first.pid, LogLevel::kError, "process {} was frozen by another: {}",
-                  key.first.pid, result.error().message());
-      if (!is_followed) return;
-      Controlled& process = processes_.at(key);  // it is not forgotten meanwhile
-      if (--process.mending > 0) return;
-      process.is_switching = false;
-      go_on(key);
-    };
-  });
+  ask(key.second,
+      [this, key, is_followed, deed = std::move(deed), then = std::move(then)]() -> DriverAnswer {
+        return [this, key, is_followed, then, result = deed()] {
+          if (then) then();
+          if (!has_undone(result))
+            log_about(key.first.pid, LogLevel::kError, "process {} was frozen by another: {}",
+                      key.first.pid, result.error().message());
+          if (!is_followed) return;
+          Controlled& process = processes_.at(key);  // it is not forgotten meanwhile
+          if (--process.mending > 0) return;
+          process.is_switching = false;
+          go_on(key);
+        };
+      });
 }
 
 void Enforcer::undo_all(uint32_t gpu) {

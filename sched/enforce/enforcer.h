@@ -74,11 +74,16 @@ class Enforcer {
   void apply(uint32_t gpu, std::span<const Target> targets);
   // The process ended, or has no compute group there any more.
   void forget(const ProcessId& process, uint32_t gpu);
+  // Whether the process is neither frozen nor stopped, and nothing of that is under way.
+  bool may_run(const ControlKey& key) const;
+  // Whether the process is frozen by its channels, and not stopped as an MPS client is.
+  bool has_frozen_channels(const ControlKey& key) const;
   // Undoes on a GPU what another process did to this one: `deed` asks the driver, and touches
   // nothing else. Nothing else is begun for the process meanwhile. REQUIRES: may_mend(), which is
   // false while we keep it frozen, and while something of it is under way.
   bool may_mend(const ControlKey& key);
-  void mend(const ControlKey& key, std::function<Result<>()> deed);
+  // `then`, unless it is empty, is called on this thread when it is done.
+  void mend(const ControlKey& key, std::function<Result<>()> deed, std::function<void()> then = {});
   // Thaws everything and gives every group its own slice back, for the end: waits for that, on all
   // GPUs at once, but not longer than kPatience, and not for a GPU that is stuck.
   void undo_all();

@@ -12,6 +12,9 @@ namespace gpushare {
 namespace {
 
 constexpr Nanos kFirstPause = std::chrono::seconds(1), kLongestPause = std::chrono::seconds(30);
+// Between looks at one that runs while it is frozen. A search takes 5 ms on an H200.
+constexpr Nanos kFirstOfEscape = std::chrono::milliseconds(100),
+                kLongestOfEscape = std::chrono::seconds(1);
 // A process that makes and frees objects without an end is believed at last.
 constexpr int kMostRepeats = 3;
 
@@ -62,11 +65,23 @@ void LateAttach::put_off(Look& look) const {
   look.next = clock_.now() + look.pause;
 }
 
+void LateAttach::look_despite_freeze(pid_t pid) {
+  const Time now = clock_.now();
+  Look& look = escapes_[pid];
+  if (now < look.next) return;
+  look.pause = std::clamp(2 * look.pause, kFirstOfEscape, kLongestOfEscape);
+  look.next = now + look.pause;
+  add(pid);
+}
+
 // What has failed, and who held what others had.
 void LateAttach::look_again() {
   const Time now = clock_.now();
   for (const auto& [pid, look] : failed_)
     if (now >= look.next) add(pid);
+  std::erase_if(escapes_, [&](const auto& escape) {
+    return now >= escape.second.next + 2 * kLongestOfEscape;
+  });
   std::erase_if(heirs_, [&](const auto& heirs) {
     if (registry_.owns(heirs.first)) return false;
     for (const pid_t pid : heirs.second) add(pid);

@@ -51,6 +51,10 @@ class LateAttach {
   // At this one, which runs on a GPU where nothing of it is known, in the next look_around(),
   // unless it is known there by then: its events may only be late. Nothing else of it is doubted.
   void look_for(pid_t pid, uint32_t gpu) { unknown_.insert({pid, gpu}); }
+  // At this one, which runs although all that is known of it is frozen, as soon as there is time.
+  // To be called for as long as that is so: the pauses between two looks grow to a second only,
+  // because it has the GPU meanwhile.
+  void look_despite_freeze(pid_t pid);
   // At those of which no event told, now and then: a process that had nothing is looked at less and
   // less often, once in 30 s in the end; also at those of which a look failed, and at those that
   // held a client of another process that has it no more. To be called about once a second.
@@ -109,6 +113,7 @@ class LateAttach {
   std::set<pid_t> asked_;                         // to look at, whatever is known of them
   std::set<std::pair<pid_t, uint32_t>> unknown_;  // seen to run there, and GPU
   std::map<pid_t, Look> looks_;                   // when to look at each again
+  std::map<pid_t, Look> escapes_;                 // the same for look_despite_freeze()
   std::map<pid_t, Look> failed_;   // the same for those of which a look did not tell all
   bool cannot_list_ = false;       // which processes there are
   std::set<ProcessId> unwatched_;  // whose end the observer does not tell yet

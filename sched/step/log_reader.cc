@@ -116,6 +116,12 @@ bool LogReader::enter(uint32_t gpu, Time now, const Result<SwitchBatch>& batch) 
     if (record.is_start && record.pid > 0 && !state_.registry.is_on(record.pid, gpu))
       late_.look_for(record.pid, gpu);
   }
+  // One whose channels are frozen, and that runs on others. Who was stopped runs to its end.
+  for (const pid_t pid : state_.accounting[gpu].take_escaped()) {
+    const Process* const process = state_.registry.find(pid);
+    if (process != nullptr && state_.enforcer.has_frozen_channels({process->id, gpu}))
+      late_.look_despite_freeze(pid);
+  }
   return true;
 }
 

@@ -426,6 +426,17 @@ bool Registry::has_channel(const ProcessId& owner, const ChannelRef& channel) co
          });
 }
 
+std::vector<ChannelRef> Registry::channels(const ProcessId& owner, uint32_t gpu) const {
+  std::vector<ChannelRef> all;
+  const Process* const process = find(owner.pid);
+  if (process == nullptr || process->id != owner) return all;
+  for (const auto& [handle, client] : clients_.at(owner.pid))
+    for (const auto& [name, group] : client.groups)
+      if (gpu_of(client, group.device) == gpu)
+        for (const auto& [channel, is] : group.channels) all.push_back({handle, channel});
+  return all;
+}
+
 const Holder* Registry::holder(const ProcessId& process, uint32_t gpu) const {
   const Process* found = find(process.pid);
   if (found == nullptr || found->id != process) return nullptr;

@@ -79,6 +79,8 @@ class Registry {
   // The process that has this client; nullopt: none is known to.
   std::optional<ProcessId> owner_of(uint32_t client) const;
   bool has_channel(const ProcessId& owner, const ChannelRef& channel) const;
+  // All that it has on this GPU, those of its copies too.
+  std::vector<ChannelRef> channels(const ProcessId& owner, uint32_t gpu) const;
 
   // Moves whenever a process or holder appears, changes or goes (memory sums excepted).
   uint64_t generation() const { return generation_; }

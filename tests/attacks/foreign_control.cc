@@ -6,15 +6,12 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <thread>
 #include <vector>
 
-#include "intercept/gpu.h"
-#include "intercept/nvrm/rm_gpu.h"
-#include "intercept/sim/gpu/remote_gpu.h"
+#include "tests/attacks/open_gpu.h"
 #include "tests/workloads/common/flags.h"
 #include "tests/workloads/common/gpu_session.h"
 #include "tests/workloads/common/json_line.h"
@@ -36,11 +33,6 @@ struct Settings {
     if (victim == 0) flags.fail("--victim is missing");
   }
 };
-
-Result<std::unique_ptr<Gpu>> open_gpu() {
-  if (const char* simulation = std::getenv("GPUSHARE_SIM")) return sim::make_sim_gpu(simulation);
-  return make_rm_gpu(RmUse::kRecovery);
-}
 
 int64_t now_in_ns() { return MonotonicClock().now().time_since_epoch().count(); }
 

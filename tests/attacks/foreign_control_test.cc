@@ -17,8 +17,11 @@ class ForeignControl : public ::testing::Test {
  protected:
   void SetUp() override {
     rig_.start_agent();
-    victim_ = rig_.start("endless", {"--seconds", "1000", "--report-ms", "5"});
+    start_victim();
     ASSERT_TRUE(eventually([&] { return rig_.record(victim_->pid()).pid != 0; }));
+  }
+  void start_victim() {
+    victim_ = rig_.start("endless", {"--seconds", "1000", "--report-ms", "5"});
   }
   std::unique_ptr<Child> attack(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {"--victim", std::to_string(victim_->pid())});
@@ -53,6 +56,27 @@ TEST_F(ForeignControl, AFrozenProcessIsThawedAndItsFreezerNamed) {
   EXPECT_TRUE(std::string(rig_.record(victim_->pid()).note).contains("frozen by"));
 }
 
+// No agent saw who froze it.
+class FreezeBeforeTheAgent : public ForeignControl {
+  void SetUp() override { start_victim(); }
+};
+
+TEST_F(FreezeBeforeTheAgent, IsUndoneByTheAgentThatComes) {
+  ASSERT_TRUE(goes_on());
+  const auto attacker = attack({"--hold-ms", "1000000", "--rounds", "3", "--pause-ms", "1"});
+  const auto count = [&](const std::string& line) {
+    const std::string all = victim_->output();
+    int times = 0;
+    for (auto at = all.find(line); at != std::string::npos; at = all.find(line, at + 1)) ++times;
+    return times;
+  };
+  const auto turns_of = [&] { return "\"turns\":" + std::to_string(turns()) + "}"; };
+  ASSERT_TRUE(eventually([&] { return count(turns_of()) >= 3; })) << "it stands still";
+  rig_.start_agent();
+  EXPECT_TRUE(goes_on());
+  EXPECT_FALSE(attacker->has_ended());
+}
+
 TEST_F(ForeignControl, AChangedSliceIsPutBack) {
   // The slice of a victim beside another is the agent's.
   const auto other = rig_.start("spin", test::kSaturating);
@@ -63,6 +87,27 @@ TEST_F(ForeignControl, AChangedSliceIsPutBack) {
   EXPECT_TRUE(said.contains("\"slice_us\":")) << said;
   EXPECT_FALSE(said.contains("\"slice_us\":777777")) << "it found its own slice: " << said;
   EXPECT_TRUE(rig_.answers(R"({"op":"doctor"})", "changed the slice of process"));
+}
+
+// A program that lengthens its own slice all the time, beside an equal one.
+TEST(OwnSlice, ThatIsLengthenedAgainAndAgainGainsLittle) {
+  SystemRig rig("");
+  rig.start_agent();
+  const auto other = rig.start("spin", test::kSaturating);
+  const auto attack =
+      rig.start_attack("own_slice", {"--seconds", "1000", "--ns-per-unit", "129.293"});
+  const auto used = [&](const Child& child) {
+    return static_cast<double>(rig.record(child.pid()).gpu_time_ns);
+  };
+  ASSERT_TRUE(eventually([&] { return used(*other) > 1e9 && used(*attack) > 1e9; }))
+      << rig.output("own_slice.log");
+  const double of_other = used(*other), of_attack = used(*attack);
+  ASSERT_TRUE(
+      eventually([&] { return used(*other) + used(*attack) >= of_other + of_attack + 4e9; }));
+  const double part =
+      (used(*attack) - of_attack) / (used(*attack) - of_attack + used(*other) - of_other);
+  EXPECT_LE(part, 0.65) << "of 0.5; it has 0.8 without an agent";
+  EXPECT_FALSE(attack->last_line().ends_with("\"times_set\":0}")) << "the driver lets it";
 }
 
 }  // namespace

@@ -86,6 +86,7 @@ std::optional<std::vector<Utilisation>> SimGpu::utilisation(uint32_t gpu) {
 }
 
 std::unique_ptr<ObjectSearch> SimGpu::attach(pid_t pid, std::span<const ObjectRef>) {
+  ++searches_;
   return found_after(model_.parameters().control.attach, model_.attach(pid),
                      [this](Nanos time) { spend(time); });
 }

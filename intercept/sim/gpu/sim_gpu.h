@@ -39,6 +39,8 @@ class SimGpu final : public Gpu {
 
   // The number of calls that change something, with those that were refused or failed.
   uint64_t controls() const { return controls_; }
+  // The number of searches for objects of programs that were begun.
+  uint64_t searches() const { return searches_; }
 
   std::span<const GpuInfo> gpus() const override { return model_.gpus(); }
   const GpuSupport& support() const override { return support_; }
@@ -65,7 +67,7 @@ class SimGpu final : public Gpu {
   std::vector<uint64_t> places_;  // the place in each GPU's log
   std::deque<std::errc> faults_;
   std::set<pid_t> refused_;
-  uint64_t controls_ = 0;
+  uint64_t controls_ = 0, searches_ = 0;
 };
 
 // The events of the model from its construction on.

@@ -136,7 +136,8 @@ void Model::close_client(uint32_t client, std::optional<int> status) {
   if (is_last) emit(*closed, ProcessClosed{.status = status});
 }
 
-Result<ContextReply> Model::create_context(uint32_t client, uint32_t gpu, uint32_t mps_server) {
+Result<ContextReply> Model::create_context(uint32_t client, uint32_t gpu, uint32_t mps_server,
+                                           bool is_hidden) {
   Client* owner = find_client(client);
   if (owner == nullptr) return make_error(std::errc::invalid_argument, "create simulated context");
   if (gpu >= devices_.size())
@@ -166,7 +167,7 @@ Result<ContextReply> Model::create_context(uint32_t client, uint32_t gpu, uint32
   }
   context.handle = context.groups[0].handle;
   for (Group& group : context.groups) join_entry(group);
-  announce(context, [&](auto what) { emit(*owner, std::move(what)); });
+  if (!is_hidden) announce(context, [&](auto what) { emit(*owner, std::move(what)); });
 
   ContextReply reply{};
   reply.context = context.handle;

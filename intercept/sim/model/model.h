@@ -64,7 +64,9 @@ class Model {
   uint32_t open_client(const ProcessId& process, const ProcessOpened& about);
   // Frees all that it has, as when the process ends, with this status if it is known.
   void close_client(uint32_t client, std::optional<int> status = {});
-  Result<ContextReply> create_context(uint32_t client, uint32_t gpu, uint32_t mps_server = 0);
+  // `is_hidden`: no event tells of its groups and channels.
+  Result<ContextReply> create_context(uint32_t client, uint32_t gpu, uint32_t mps_server = 0,
+                                      bool is_hidden = false);
   Result<> destroy_context(uint32_t client, uint32_t context);
   Result<uint32_t> allocate(uint32_t client, uint32_t context, uint64_t bytes);
   Result<> free(uint32_t client, uint32_t memory);

@@ -173,7 +173,8 @@ void Server::make_context(Peer& peer, uint64_t tag, const CreateContext& request
   const ControlCosts& costs = options_.parameters.control;
   under_lock(peer, tag, costs.start, [this, request, &costs](Peer* waiting, uint64_t to) {
     if (waiting == nullptr) return;
-    const auto made = model_.create_context(waiting->client, request.gpu, request.mps_server);
+    const auto made = model_.create_context(waiting->client, request.gpu, request.mps_server,
+                                            request.is_hidden != 0);
     ContextReply reply = made ? *made : ContextReply{};
     reply.head = head_of(made);
     go_on_with_start(*waiting, to, reply, made && costs.start > 0ns ? costs.start_holds - 1 : 0);

@@ -99,8 +99,8 @@ Result<MemoryReply> Client::memory(uint32_t gpu) {
   return ask<MemoryReply>(Kind::kMemory, GpuRequest{gpu, 0}, "read simulated GPU's free memory");
 }
 
-Result<ContextReply> Client::create_context(uint32_t gpu, uint32_t mps_server) {
-  return ask<ContextReply>(Kind::kCreateContext, CreateContext{gpu, mps_server},
+Result<ContextReply> Client::create_context(uint32_t gpu, uint32_t mps_server, bool is_hidden) {
+  return ask<ContextReply>(Kind::kCreateContext, CreateContext{gpu, mps_server, is_hidden, 0},
                            "create simulated context");
 }
 

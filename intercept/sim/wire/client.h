@@ -46,7 +46,8 @@ class Client {
   Result<DescribeReply> describe(uint32_t gpu);
   Result<MemoryReply> memory(uint32_t gpu);
 
-  Result<ContextReply> create_context(uint32_t gpu, uint32_t mps_server = 0);
+  Result<ContextReply> create_context(uint32_t gpu, uint32_t mps_server = 0,
+                                      bool is_hidden = false);
   // Drops the context's unfinished work: wait() takes it as done, and the handler is not called.
   Result<> destroy_context(uint32_t context);
   // Error not_enough_memory when the GPU has not so much left.

@@ -15,7 +15,7 @@
 namespace gpushare::sim {
 
 inline constexpr uint32_t kProtocolMagic = 0x4D495347;  // "GSIM"
-inline constexpr uint32_t kProtocolVersion = 6;
+inline constexpr uint32_t kProtocolVersion = 7;
 inline constexpr uint32_t kMaxMessageBytes = 256 * 1024;
 inline constexpr uint16_t kReplyBit = 0x8000;
 inline constexpr char kDefaultSocket[] = "/run/gpushare/sim.sock";
@@ -122,6 +122,10 @@ struct CreateContext {
   // 0 makes a context of its own. Otherwise the context is a client of the MPS server with this
   // number: all its clients run at the same time, and the switch log shows the number as their pid.
   uint32_t mps_server;
+  // Not 0: no event tells of it, as of one whose program rewrites the arguments of its calls before
+  // the probe reads them.
+  uint32_t is_hidden;
+  uint32_t reserved;
 };
 struct ContextReply {
   ReplyHead head;

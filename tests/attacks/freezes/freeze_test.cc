@@ -2,6 +2,8 @@
 // Programs that do not want to stay frozen.
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "tests/sched/system/system_rig.h"
 
 namespace gpushare {
@@ -28,6 +30,31 @@ TEST(AttacksOnFreezes, ANewContextOnAnotherGpuIsFrozenToo) {
   ASSERT_TRUE(ticks_pass(20));
   EXPECT_TRUE(is_frozen_there());
   EXPECT_EQ(rig.record(pid, 1).gpu_time_ns, used);
+}
+
+// How often this text stands in the other.
+int count(const std::string& text, const std::string& in) {
+  int times = 0;
+  for (auto at = in.find(text); at != std::string::npos; at = in.find(text, at + 1)) ++times;
+  return times;
+}
+
+TEST(AttacksOnFreezes, AContextThatNoEventToldOfIsFrozenToo) {
+  test::SystemRig rig("");
+  rig.start_agent();
+  const auto other = rig.start("spin", test::kSaturating);
+  const auto attack = rig.start_attack("hidden_context", {"--seconds", "1000"});
+  ASSERT_TRUE(eventually([&] { return rig.record(attack->pid()).gpu_time_ns > 0; }))
+      << rig.output("hidden_context.log");
+  ASSERT_TRUE(rig.answers(R"({"op":"freeze","pid":)" + std::to_string(attack->pid()) + "}",
+                          R"("ok":true)"));
+  // Three lines say the same.
+  const auto stands_still = [&] {
+    const std::string line = attack->last_line();
+    return !line.empty() && count(line, rig.output("hidden_context.log")) >= 3;
+  };
+  EXPECT_TRUE(eventually(stands_still)) << rig.output("hidden_context.log");
+  EXPECT_EQ(rig.record(attack->pid()).state, ProcessState::kFrozenUser);
 }
 
 }  // namespace

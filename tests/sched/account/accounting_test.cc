@@ -2,6 +2,7 @@
 #include "sched/account/accounting.h"
 #include "sched/account/cap_trust.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>
@@ -11,6 +12,8 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 constexpr pid_t kA = 10, kB = 20;
 
@@ -229,6 +232,33 @@ TEST_F(AccountingTest, ALoneContextIsNotChargedWhileFrozen) {
   }
   consume(seconds(1));
   EXPECT_EQ(accounting_.take_charge(kA).used, milliseconds(700));
+}
+
+// A second context, of which nobody knows.
+TEST_F(AccountingTest, ATurnThatBeginsLongAfterAFreezeIsChargedAndTold) {
+  accounting_.set_frozen(kA, true, at(milliseconds(10)));
+  start(milliseconds(11), kA);  // the clocks differ by so much
+  stop(milliseconds(12), kA);
+  consume(milliseconds(30));
+  EXPECT_THAT(accounting_.take_escaped(), IsEmpty());
+  EXPECT_EQ(accounting_.take_charge(kA).used, Nanos{});
+  start(milliseconds(30), kA);
+  stop(milliseconds(33), kA);
+  consume(milliseconds(35));
+  EXPECT_THAT(accounting_.take_escaped(), IsEmpty()) << "a thaw may be entered late";
+  consume(milliseconds(45));
+  EXPECT_THAT(accounting_.take_escaped(), ElementsAre(kA));
+  EXPECT_THAT(accounting_.take_escaped(), IsEmpty()) << "once";
+  EXPECT_EQ(accounting_.take_charge(kA).used, milliseconds(3));
+}
+
+TEST_F(AccountingTest, AThawThatIsEnteredAfterTheTurnThatItLetBeginIsNoEscape) {
+  accounting_.set_frozen(kA, true, at(milliseconds(10)));
+  start(milliseconds(30), kA);
+  consume(milliseconds(32));
+  accounting_.set_frozen(kA, false, at(milliseconds(31)));
+  consume(milliseconds(100));
+  EXPECT_THAT(accounting_.take_escaped(), IsEmpty());
 }
 
 TEST_F(AccountingTest, AFreezeCountsFromItsInstantAlsoWhenTheLogIsBehind) {

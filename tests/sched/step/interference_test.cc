@@ -6,6 +6,7 @@
 
 #include "tests/sched/support/events.h"
 #include "tests/sched/support/fake_gpu.h"
+#include "tests/sched/support/scheduler_rig.h"
 
 namespace gpushare {
 namespace {
@@ -13,8 +14,10 @@ namespace {
 using namespace std::chrono_literals;
 using test::event;
 using test::FakeGpu;
+using test::FakeSchedulerRig;
 using test::Handles;
 using test::program;
+using test::SchedulerRig;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -184,6 +187,131 @@ TEST_F(InterferenceTest, ChannelsThatTheVictimDoesNotHaveCostNothing) {
   interference_.undo();
   EXPECT_THAT(gpu_.calls, IsEmpty());
   EXPECT_THAT(interference_.deeds(), IsEmpty());
+}
+
+// --- freezes that nobody saw, on a simulated GPU ------------------------------------------------
+
+class UnseenFreeze : public ::testing::Test {
+ protected:
+  static constexpr Nanos kWork = 15s;  // long enough to be at work
+
+  // By a call that makes no event.
+  void freeze(std::size_t program, int times = 1) {
+    for (int i = 0; i < times; ++i)
+      ASSERT_TRUE(rig_.machine.model.freeze(0, rig_.programs[program]->channels()));
+  }
+  double share(std::size_t program, Nanos time) { return rig_.measure(time)[program]; }
+  const Interference& seen() { return rig_.scheduler->state().interference; }
+
+  SchedulerRig rig_;
+};
+
+TEST_F(UnseenFreeze, IsFoundByTheStandstillAndUndone) {
+  rig_.run_busy({{"a", {}}, {"b", {}}}, kWork);
+  const ProcessId evil{900, 1};
+  rig_.processes.add(evil, "evil", 1234);
+  rig_.machine.model.open_client(evil, {.ns_pid = 900, .uid = 1234, .command = "evil"});
+  freeze(0);
+  rig_.run_for(4s);
+  EXPECT_NEAR(share(0, 2s), 0.5, 0.02);
+  ASSERT_THAT(seen().deeds(), SizeIs(1));
+  EXPECT_EQ(describe(seen().deeds()[0]),
+            "somebody unseen froze process 100, 1 time (these use the driver and run nothing: 900 "
+            "(evil, user 1234))");
+  EXPECT_THAT(rig_.record(*rig_.programs[0]).note, HasSubstr("unseen"));
+  EXPECT_EQ(rig_.record(*rig_.programs[1]).note[0], '\0');
+}
+
+TEST_F(UnseenFreeze, OfOneThatIsAloneIsUndone) {
+  rig_.run_busy({{"a", {}}}, kWork);
+  freeze(0);
+  rig_.run_for(6s);
+  EXPECT_NEAR(share(0, 2s), 1, 0.01);
+}
+
+TEST_F(UnseenFreeze, ThatWasCountedOftenIsUndone) {
+  rig_.run_busy({{"a", {}}, {"b", {}}}, kWork);
+  freeze(0, 20);
+  rig_.run_for(20s);
+  EXPECT_NEAR(share(0, 2s), 0.5, 0.02);
+}
+
+TEST_F(UnseenFreeze, AgainAndAgainLeavesItsVictimAnEighth) {
+  rig_.run_busy({{"a", {}}, {"b", {}}}, kWork);
+  freeze(0);
+  rig_.run_for(4s);
+  const Nanos before = rig_.programs[0]->executed(rig_.work[0]);
+  for (int i = 0; i < 100; ++i) {
+    freeze(0);
+    rig_.run_for(200ms);
+  }
+  const auto ran = rig_.programs[0]->executed(rig_.work[0]) - before;
+  EXPECT_GE(std::chrono::duration<double>(ran) / 20s, 0.5 / 8) << "of its half";
+}
+
+TEST_F(UnseenFreeze, FromBeforeTheAgentIsUndone) {
+  rig_.add_busy("a", {});
+  rig_.add_busy("b", {});
+  rig_.machine.run_for(1s);
+  ASSERT_TRUE(rig_.observer.drain([](DriverEvent&&) {}));  // nobody was watching
+  freeze(0);
+  rig_.start();
+  rig_.run_for(6s);
+  EXPECT_NEAR(share(0, 2s), 0.5, 0.02);
+  EXPECT_EQ(seen().count(), 1u);
+}
+
+TEST_F(UnseenFreeze, WithoutAnObserverIsUndone) {
+  rig_.start(/*with_observer=*/false);
+  rig_.add_busy("a", {});
+  rig_.add_busy("b", {});
+  rig_.run_for(kWork);
+  freeze(0);
+  rig_.run_for(4s);
+  EXPECT_NEAR(share(0, 2s), 0.5, 0.02);
+  EXPECT_EQ(seen().count(), 1u);
+}
+
+TEST_F(UnseenFreeze, WhatWeHaveFrozenStaysFrozen) {
+  rig_.run_busy({{"a", {}}, {"b", {}}}, kWork);
+  ASSERT_TRUE(rig_.tenants.set_frozen(rig_.programs[0]->process, true));
+  rig_.run_for(1s);
+  EXPECT_EQ(share(0, 2min), 0);
+  EXPECT_EQ(seen().count(), 0u);
+}
+
+TEST_F(UnseenFreeze, WhoIsIdleCostsLittleAndIsNotReported) {
+  rig_.run_busy({{"a", {}}, {"b", {}}}, kWork);
+  for (int i = 0; i < 20; ++i) rig_.add("idle", {});
+  rig_.run_for(2min);
+  const uint64_t controls = rig_.gpu.controls();
+  rig_.run_for(2min);
+  EXPECT_LE(rig_.gpu.controls() - controls, 2u * 20 * 32) << "32 thaws a minute for each";
+  EXPECT_EQ(seen().count(), 0u);
+}
+
+TEST_F(UnseenFreeze, WhoWorksNowAndThenIsNotReported) {
+  rig_.run_busy({{"a", {}}, {"b", {}}}, kWork);
+  std::vector<std::unique_ptr<sim::PeriodicKernel>> programs;
+  for (Nanos pause = 1600ms; pause < 3s; pause += 100ms)
+    programs.push_back(
+        std::make_unique<sim::PeriodicKernel>(rig_.add("sometimes", {}), 1ms, pause));
+  rig_.run_for(5min);
+  EXPECT_EQ(seen().count(), 0u);
+}
+
+// As while programs start that hold the driver's lock: what waits behind a trial must not.
+TEST(UnseenFreezes, ATrialEndsSoonWhereTheDriverIsSlow) {
+  FakeGpu gpu;
+  FakeSchedulerRig rig;
+  gpu.attachable[100] = program(kVictim, kHandles);
+  gpu.fault = [&](const FakeGpu::Call& call) {
+    if (call.kind == FakeGpu::Call::Kind::kThaw) rig.clock.advance(40ms);
+    return Result<>();
+  };
+  rig.start(gpu);
+  rig.run_for(4s);
+  EXPECT_EQ(gpu.count(FakeGpu::Call::Kind::kThaw), 2u) << "of four";
 }
 
 }  // namespace

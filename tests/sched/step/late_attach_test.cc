@@ -15,6 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::Ge;
 using ::testing::IsEmpty;
@@ -297,6 +298,23 @@ TEST_F(LateAttachTest, WhoRunsUnknownIsLookedForUnlessItIsKnownByThen) {
   }
   EXPECT_THAT(gpu_.begun, ElementsAre(11, 10));
   EXPECT_EQ(registry_.holder({10, 7}, 0)->groups[0].serials[0], serial);
+}
+
+TEST_F(LateAttachTest, WhoRunsDespiteAFreezeIsLookedForAboutEachSecond) {
+  add(10, 1);
+  for (const DriverEvent& one : gpu_.attachable[10]) registry_.apply(one);
+  for (const Time until = clock_.now() + 60s; clock_.now() < until; clock_.advance(1ms)) {
+    late_.look_despite_freeze(10);
+    search();
+  }
+  EXPECT_GE(gpu_.begun.size(), 60u);
+  EXPECT_LE(gpu_.begun.size(), 66u);
+  gpu_.begun.clear();
+  clock_.advance(60s);
+  late_.look_around();
+  late_.look_despite_freeze(10);
+  search();
+  EXPECT_THAT(gpu_.begun, Contains(10)) << "at once after a long peace";
 }
 
 TEST_F(LateAttachTest, AProcessThatCannotBeLookedAtIsTriedAgain) {

@@ -152,6 +152,83 @@ TEST(SchedulerFinding, WhoRunsUnseenIsFoundByTheSwitchLog) {
   EXPECT_NEAR(rig.measure(5s)[1], 0.2, 0.02) << "and held to its cap";
 }
 
+// A program that is known, and has a second context that no event told of. Its first one is idle.
+struct HiddenContext {
+  explicit HiddenContext(SchedulerRig& on, sim::Program& of) : rig(on), program(of) {}
+  // The second context gets work without an end.
+  void begin() {
+    sim::Model& model = rig.machine.model;
+    const sim::ContextReply made =
+        model.create_context(program.client, 0, /*mps_server=*/0, /*is_hidden=*/true).value();
+    sequence = rig.machine.next_sequence++;
+    model.submit(program.client, {sequence, made.context, 0, sim::WorkKind::kEndless,
+                                  sim::Direction::kNone, 0, sim::kAllSms, 0, 0});
+  }
+  double share(Nanos time) {
+    const Nanos before = program.executed(sequence);
+    rig.run_for(time);
+    return std::chrono::duration<double>(program.executed(sequence) - before) / time;
+  }
+
+  SchedulerRig& rig;
+  sim::Program& program;
+  uint64_t sequence = 0;
+};
+
+TEST(SchedulerFinding, AHiddenSecondContextIsFrozenToo) {
+  SchedulerRig rig;
+  rig.run_busy({{"other", {}}}, 500ms);
+  HiddenContext hidden(rig, rig.add("capped", {{"max", "5%"}}));
+  rig.run_for(500ms);
+  hidden.begin();
+  rig.run_for(2s);
+  EXPECT_NEAR(hidden.share(5s), 0.05, 0.01) << "its cap holds";
+  ASSERT_TRUE(rig.tenants.set_frozen(hidden.program.process, true));
+  rig.run_for(500ms);
+  hidden.begin();
+  rig.run_for(2s);
+  EXPECT_EQ(hidden.share(1s), 0) << "a freeze by hand holds for what comes after it";
+}
+
+// The switch log says nothing of a context that is alone: the driver's samples do.
+TEST(SchedulerFinding, AHiddenSecondContextThatIsAloneIsFrozenToo) {
+  SchedulerRig rig;
+  rig.start();
+  HiddenContext hidden(rig, rig.add("capped", {{"max", "5%"}}));
+  rig.run_for(500ms);
+  hidden.begin();
+  rig.run_for(10s);
+  EXPECT_LE(hidden.share(10s), 0.06);
+}
+
+// Each hidden context is found at the price of a search, and what it did before is charged.
+TEST(SchedulerFinding, WhoHidesOneContextAfterTheOtherGainsNothing) {
+  SchedulerRig rig;
+  rig.run_busy({{"other", {}}}, 500ms);
+  HiddenContext hidden(rig, rig.add("capped", {{"max", "5%"}}));
+  rig.run_for(500ms);
+  Nanos ran{};
+  constexpr int kContexts = 30;
+  for (int i = 0; i < kContexts; ++i) {
+    hidden.begin();
+    rig.run_for(1s);
+    ran += hidden.program.executed(hidden.sequence);
+    rig.machine.model.stop(hidden.program.client, hidden.sequence);
+  }
+  EXPECT_LE(std::chrono::duration<double>(ran).count(), 0.07 * kContexts);
+}
+
+// What is frozen and honest is not searched again and again.
+TEST(SchedulerFinding, WhoStandsStillAsItShouldIsNotLookedFor) {
+  SchedulerRig rig;
+  rig.run_busy({{"other", {}}, {"capped", {{"max", "20%"}}}, {"frozen", {}}}, 1s);
+  ASSERT_TRUE(rig.tenants.set_frozen(rig.programs[2]->process, true));
+  rig.run_for(3s);
+  const uint64_t searches = rig.gpu.searches();
+  rig.run_for(30s);
+  EXPECT_EQ(rig.gpu.searches(), searches);
+}
+
 // Hands the model's events on when it is told to: what a program makes is examined first, which
 // takes as long as other programs hold the driver's lock.
 class LateObserver final : public Observer {

@@ -72,6 +72,24 @@ TEST_F(TakeoverTest, SettingsMembershipsAndFreezesAreTakenOver) {
   }
 }
 
+// Its slot is what the plan and the control plane know a tenant by.
+TEST_F(TakeoverTest, WhoGetsTheSlotOfARemovedTenantHasNothingOfIt) {
+  set("frozen", {{"weight", "50"}, {"max", "20%"}});
+  const uint32_t slot = *tenants_->find("frozen");
+  ASSERT_TRUE(tenants_->attach(id(10), "frozen"));
+  ASSERT_TRUE(tenants_->set_frozen("frozen", true));
+  ASSERT_TRUE(tenants_->remove("frozen"));
+  tenants_->reuse_slots();
+  set("new", {});
+  ASSERT_EQ(tenants_->find("new"), slot);
+  for (int i = 0; i < 2; ++i) {  // under the next agent, too
+    EXPECT_FALSE(tenant("new").is_frozen_by_user);
+    EXPECT_EQ(tenant("new").settings, TenantSettings());
+    EXPECT_EQ(tenant_of(10), "default");
+    next({});
+  }
+}
+
 TEST_F(TakeoverTest, WhichRunAProcessIsOfIsTakenOver) {
   ASSERT_EQ(tenants_->begin_run(id(10), Time{5s}), 10u);
   ProcessIdentity child;
