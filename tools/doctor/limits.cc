@@ -80,6 +80,8 @@ std::vector<LimitFinding> check_limits(const DoctorInput& input) {
 
   const std::string closeness = has_log ? "measured by the hardware's switch log"
                                         : "without the switch log, use is estimated";
+  const std::string where_shared =
+      is_spatial ? "; among programs that run on the same SMs with gate = \"credit\" only" : "";
   const auto of_partition = [&](const char* key, const char* how,
                                 bool (*uses)(const TenantRecord&)) {
     return LimitFinding{
@@ -89,13 +91,15 @@ std::vector<LimitFinding> check_limits(const DoctorInput& input) {
   };
   return {
       {"weight", can_slice, "time slices of the GPU",
-       can_slice ? "while at least two programs have work; " + closeness : reason,
+       can_slice ? "while at least two programs have work; " + closeness + where_shared : reason,
        tenants_where(input, [](const TenantRecord& t) { return t.weight != 100; })},
       {"max", can_freeze, "freezing channels when the tokens are used up",
        can_freeze ? closeness : reason,
        tenants_where(input, [](const TenantRecord& t) { return t.quota_us != kUnknown64; })},
       {"priority", can_slice && can_freeze, "time slices, and turns among idle-class programs",
-       can_slice && can_freeze ? "an idle-class program gives way within about 200 us" : reason,
+       can_slice && can_freeze
+           ? "an idle-class program gives way within about 200 us" + where_shared
+           : reason,
        tenants_where(input, [](const TenantRecord& t) { return t.priority != Priority::kNormal; })},
       {"memory_max", is_hooked, "the kernel module, when a program allocates",
        is_hooked        ? "an allocation above it is answered with out of memory"

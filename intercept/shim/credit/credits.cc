@@ -248,7 +248,10 @@ bool Credits::begin_sample(Entry& entry, const Launch& launch, bool is_known_not
     return false;
   const uint32_t random = random_.load(std::memory_order_relaxed) * 1664525 + 1013904223;
   random_.store(random, std::memory_order_relaxed);
-  entry.until_sample.store(kSampleEvery + (random >> 16) % kSampleEvery, std::memory_order_relaxed);
+  const bool is_soon = lengths_.is_young(launch.of) ||
+                       lengths_.mean_ns(launch.of) >= static_cast<uint64_t>(kSpacingNs);
+  const uint32_t every = is_soon ? kSampleSoon : kSampleEvery;
+  entry.until_sample.store(every + (random >> 16) % every, std::memory_order_relaxed);
   ShimCredit& told = slot().credit;
   told.launch_ns.store(lengths_.mean_ns(Lengths::kKernel), std::memory_order_relaxed);
   told.graph_ns.store(lengths_.mean_ns(Lengths::kGraph), std::memory_order_relaxed);

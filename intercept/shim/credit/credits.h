@@ -28,8 +28,9 @@ class Credits {
   static constexpr int64_t kWriteSpacingNs = 1'000'000;
   // So many waits may be in line beyond what the agent has let through; the rest waits on the host.
   static constexpr int32_t kMostAhead = 64;
-  // Launches of one stream between two samples of their length, plus up to as many again.
-  static constexpr uint32_t kSampleEvery = 48;
+  // Launches of one stream between two samples of their length, plus up to as many again; while
+  // few are known, or where a launch takes kSpacingNs and more, so that events cost little.
+  static constexpr uint32_t kSampleEvery = 48, kSampleSoon = 2;
 
   // Null: the feature is off.
   static Credits* get() {

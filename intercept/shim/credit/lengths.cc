@@ -38,9 +38,11 @@ void Lengths::collect(const MemoryDriver& driver) {
   if (driver.cuEventElapsedTime(&ms, first_, last_) != CUDA_SUCCESS || !(ms >= 0)) return;
   const auto sample = std::max<uint64_t>(static_cast<uint64_t>(ms * 1e6F), 1);
   const uint64_t before = means_[class_].load(std::memory_order_relaxed);
-  const uint64_t now =
-      before == 0 ? sample : (before * (kParts - 1) + sample + kParts - 1) / kParts;
-  means_[class_].store(now, std::memory_order_relaxed);
+  const uint32_t known = samples_[class_].load(std::memory_order_relaxed);
+  const uint64_t parts = std::min<uint64_t>(known + 1, kParts);
+  means_[class_].store((before * (parts - 1) + sample + parts - 1) / parts,
+                       std::memory_order_relaxed);
+  samples_[class_].store(static_cast<uint32_t>(parts), std::memory_order_relaxed);
 }
 
 // Without a call of the driver: the events are gone.

@@ -15,11 +15,15 @@ namespace gpushare::shim {
 class Lengths {
  public:
   enum Class : uint8_t { kKernel, kGraph, kClasses };
-  // A new sample changes the mean by so many parts of the difference.
+  // A new sample changes the mean by one of so many parts of the difference; the first ones have
+  // the same weight each.
   static constexpr uint64_t kParts = 8;
 
   // In ns; 0: not known yet.
   uint64_t mean_ns(Class of) const { return means_[of].load(std::memory_order_relaxed); }
+
+  // Whether there are too few samples to rest on.
+  bool is_young(Class of) const { return samples_[of].load(std::memory_order_relaxed) < kParts; }
 
   // Begins a sample in front of a launch into `stream`, which does not capture; `context` is
   // current. False: there is one under way already, of this thread or another. If true, end()
@@ -34,7 +38,8 @@ class Lengths {
   void collect(const MemoryDriver& driver);
 
   std::atomic<uint64_t> means_[kClasses];
-  SpinLock lock_;  // held from begin() to end(); protects what follows
+  std::atomic<uint32_t> samples_[kClasses];  // up to kParts
+  SpinLock lock_;                            // held from begin() to end(); protects what follows
   CUcontext context_;
   CUevent first_, last_;
   bool is_on_its_way_;

@@ -389,6 +389,40 @@ TEST_F(CreditSystem, WhereSmsAreSharedAHigherPriorityGoesFirst) {
   EXPECT_TRUE(goes_on());
 }
 
+// It waits for each of its launches and rests for 3 ms then; a kernel of 20 ms that is let in
+// meanwhile would delay each of them by as much.
+TEST_F(CreditSystem, NoLongKernelIsLetInBetweenTwoLaunchesOfAHigherPriority) {
+  std::string text = config("spatial");
+  const auto put = [&](const std::string& in_place_of, const std::string& line) {
+    text.replace(text.find(in_place_of), in_place_of.size(), line);
+  };
+  put("[mps]", "gate = \"credit\"\noverlap = true\n[mps]");
+  put("sm_percent = 50\n", "");
+  put("sm_percent = 25\n", "priority = \"high\"\n");
+  put("{command=\"endless\"}", "{command=\"meet\"}");
+  rig_.write_config(text);
+  start_and_wait();
+  const auto low =
+      rig_.start_with_shim("spin", {"--kernel-us", "20000", "--depth", "2", "--ns-per-unit",
+                                    "129.293", "--seconds", "1000", "--report-ms", "10"});
+  const auto high = rig_.start_with_shim(
+      "meet", {"--launches", "1000000000", "--blocks", "4", "--pause-us", "3000"});
+  have_clients({high->pid(), low->pid()});
+  const auto launches = [&] {
+    const MappedSlot slot = slot_of(*high);
+    return slot == nullptr ? 0 : launches_of(*slot);
+  };
+  ASSERT_TRUE(eventually([&] { return kernels() > 10; }));
+  EXPECT_TRUE(eventually([&] {
+    const uint64_t before = launches(), kernels_before = kernels();
+    EXPECT_TRUE(eventually([&] {
+      const uint64_t now = launches();
+      return now < before || now > before + 100;  // fewer: in another slot
+    }));
+    return kernels() < kernels_before + 4;  // seven otherwise
+  }));
+}
+
 // The program can open its gate itself, as this does for it, and runs nothing all the same.
 TEST_F(CreditSystem, AFreezeHoldsAProgramThatOpensItsOwnGate) {
   const auto program = start_queueing("weight = 100");

@@ -68,6 +68,19 @@ TEST_F(Credit, WhatRunsOnWithoutMoreCreditIsBounded) {
 
 // The last waits have no write behind them, so the GPU alone does not say that they were let
 // through.
+// A program with long kernels makes few launches, and its first ones may be short ones.
+TEST_F(Credit, HowLongLongKernelsTakeIsKnownAfterAFewLaunches) {
+  for (int i = 0; i < 3; ++i) {
+    launch(stream_, kShort);
+    the_gpu->run();
+  }
+  for (int i = 0; i < 20; ++i) {
+    launch(stream_, 20'000'000);
+    the_gpu->run();
+  }
+  EXPECT_GT(credit().launch_ns, 10'000'000u);
+}
+
 TEST_F(Credit, WhatTheHostHasSeenToRunWasLetThrough) {
   for (int i = 0; i < 2000 || credit().issued == credit().reached; ++i) {
     launch(stream_, kShort);
