@@ -23,13 +23,13 @@ bool ClientFiles::keep(const ProcessId& process) {
   return true;
 }
 
-void ClientFiles::note_work(Time now, const ProcessId& process, uint64_t launches, bool waits) {
+void ClientFiles::note_work(Time now, const ProcessId& process, const Work& work) {
   const auto at = entries_.find(process);
   if (at == entries_.end()) return;
   Entry& entry = at->second;
-  const bool is_same = std::exchange(entry.launches, launches) == launches;
-  if (!waits || !is_same) entry.waits_since.reset();
-  if (waits && !entry.waits_since) entry.waits_since = now;
+  const Work before = std::exchange(entry.work, work);
+  if (!work.waits || before.launches != work.launches) entry.waits_since.reset();
+  if (work.waits && !entry.waits_since) entry.waits_since = now;
   entry.waited = entry.waits_since ? now - *entry.waits_since : Nanos::zero();
 }
 
@@ -44,6 +44,8 @@ void ClientFiles::note_leaving(Time now, const IsThere& is_there) {
 
 void ClientFiles::note_end(Time now, const ProcessId& process, Entry& entry) {
   entry.has_ended = true;
+  entry.free_at = now + kDoneRest;
+  if (entry.work.is_done) return;
   const bool is_endless = entry.waited >= kEndless;
   entry.free_at = is_endless ? Time::max() : now + std::max(kLeastRest, kWaitsAgain * entry.waited);
   if (is_endless && !entry.files.empty())

@@ -12,7 +12,8 @@
 // runs is left to itself. So the copies are closed, which frees the process's memory, a while after
 // its end: a second, or four times as long as it had waited for its last kernel by its own word. A
 // kernel for which it had waited for ten seconds is taken for one without end; then they are kept
-// until no other client is left.
+// until no other client is left. Who has said that its work is done ends its contexts itself;
+// then the next program, which takes longer to start, finds its memory free.
 #pragma once
 
 #include <cstddef>
@@ -28,9 +29,10 @@ namespace gpushare {
 
 class ClientFiles {
  public:
-  static constexpr Nanos kLeastRest = 1s;  // how long files are kept after the end, at least
-  static constexpr int kWaitsAgain = 4;    // and so many times as long as it had waited
-  static constexpr Nanos kEndless = 10s;   // who has waited for so long waits for ever
+  static constexpr Nanos kLeastRest = 1s;    // how long files are kept after the end, at least
+  static constexpr Nanos kDoneRest = 200ms;  // of one that had done its work
+  static constexpr int kWaitsAgain = 4;      // and so many times as long as it had waited
+  static constexpr Nanos kEndless = 10s;     // who has waited for so long waits for ever
   // One that lives so long after it was last on a GPU has become another program by exec.
   static constexpr Nanos kForgotten = 10s;
 
@@ -39,9 +41,13 @@ class ClientFiles {
   // A client has a context: from now on its files are kept open. Returns false, and costs nothing,
   // for one that is known.
   bool keep(const ProcessId& process);
-  // What one that is known says: how many launches it has made, and whether a thread waits for
-  // work. One that says nothing is taken for one that does not wait.
-  void note_work(Time now, const ProcessId& process, uint64_t launches, bool waits);
+  // What one that is known says of itself; of one that says nothing, nothing.
+  struct Work {
+    uint64_t launches = 0;  // that it has made
+    bool waits = false;     // a thread waits for work
+    bool is_done = false;   // it has done its work, and ends its contexts now
+  };
+  void note_work(Time now, const ProcessId& process, const Work& work);
   // Of those that are known, which are still on a GPU, as far as is seen: one that is not has begun
   // to end.
   using IsThere = std::function<bool(const ProcessId&)>;
@@ -56,7 +62,7 @@ class ClientFiles {
  private:
   struct Entry {
     std::vector<Fd> files;
-    uint64_t launches = 0;
+    Work work;
     std::optional<Time> waits_since;  // since when it waits and has launched nothing
     Nanos waited{};                   // so, when it was last looked at
     std::optional<Time> left;         // when it was last on a GPU, if it is no more

@@ -48,10 +48,9 @@ class MpsLink {
   std::string pipe_for(const ProcessId& process);
   // A process that was given that directory has a context: it is a client from now on, and does the
   // others no harm when it dies (sched/mps/client_files.h).
-  // `launches`, `waits`: what it says of itself (ClientFiles::note_work()).
-  void note_context(Time now, const ProcessId& process, uint64_t launches, bool waits) {
+  void note_context(Time now, const ProcessId& process, const ClientFiles::Work& work) {
     if (files_.keep(process)) plan_.ask_soon();
-    files_.note_work(now, process, launches, waits);
+    files_.note_work(now, process, work);
   }
   // Which of them are still on a GPU, as far as is seen.
   void note_leaving(Time now, const ClientFiles::IsThere& is_there) {

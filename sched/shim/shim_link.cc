@@ -141,7 +141,10 @@ void ShimLink::read(Time now, const Registry& registry) {
     if (known == nullptr || known->id != process) continue;
     for (const Holder& holder : known->holders) client.gpus.push_back(holder.gpu);
     if (mps_ != nullptr && came_[process].may_be_client && !client.gpus.empty())
-      mps_->note_context(now, process, client.said.launches, client.said.waits > 0);
+      mps_->note_context(now, process,
+                         {.launches = client.said.launches,
+                          .waits = client.said.waits > 0,
+                          .is_done = client.said.is_done});
   }
   if (mps_ != nullptr)
     mps_->note_leaving(now, [&](const ProcessId& process) {

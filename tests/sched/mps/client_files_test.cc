@@ -117,9 +117,9 @@ TEST_F(ClientFilesTest, WhileItEndsNothingIsLetGo) {
 TEST_F(ClientFilesTest, WhoHasWaitedForItsKernelIsGivenMoreTime) {
   files_.keep(kOne);
   files_.keep(kOther);
-  files_.note_work(now_, kOne, 7, true);
+  files_.note_work(now_, kOne, {.launches = 7, .waits = true});
   now_ += 3s;
-  files_.note_work(now_, kOne, 7, true);
+  files_.note_work(now_, kOne, {.launches = 7, .waits = true});
   end(kOne);
   now_ += 11s;
   step();
@@ -132,10 +132,11 @@ TEST_F(ClientFilesTest, WhoHasWaitedForItsKernelIsGivenMoreTime) {
 TEST_F(ClientFilesTest, WhoLaunchesOrDoesNotWaitHasNoKernelWithoutEnd) {
   files_.keep(kOne);
   files_.keep(kOther);
-  for (uint64_t i = 0; i < 200; ++i, now_ += 100ms) files_.note_work(now_, kOne, i, true);
-  files_.note_work(now_, kOther, 7, false);
+  for (uint64_t i = 0; i < 200; ++i, now_ += 100ms)
+    files_.note_work(now_, kOne, {.launches = i, .waits = true});
+  files_.note_work(now_, kOther, {.launches = 7, .waits = false});
   now_ += 1h;
-  files_.note_work(now_, kOther, 7, true);
+  files_.note_work(now_, kOther, {.launches = 7, .waits = true});
   files_.keep(kThird);
   end(kOne);
   end(kOther);
@@ -146,9 +147,9 @@ TEST_F(ClientFilesTest, WhoLaunchesOrDoesNotWaitHasNoKernelWithoutEnd) {
 
 TEST_F(ClientFilesTest, OneWithAKernelWithoutEndLingersUntilTheLastOtherHasEnded) {
   for (const ProcessId& process : {kOne, kOther, kThird}) files_.keep(process);
-  files_.note_work(now_, kOne, 1, true);
+  files_.note_work(now_, kOne, {.launches = 1, .waits = true});
   now_ += ClientFiles::kEndless;
-  files_.note_work(now_, kOne, 1, true);
+  files_.note_work(now_, kOne, {.launches = 1, .waits = true});
   end(kOne);
   end(kOther);
   now_ += 1h;
@@ -158,6 +159,19 @@ TEST_F(ClientFilesTest, OneWithAKernelWithoutEndLingersUntilTheLastOtherHasEnded
   end(kThird);
   EXPECT_EQ(host_.kept(kOne), 0u);
   EXPECT_TRUE(files_.is_empty());
+}
+
+// The next program of a script wants its memory at once.
+TEST_F(ClientFilesTest, OfOneThatEndsInOrderTheyAreLetGoSoon) {
+  files_.keep(kOne);
+  files_.keep(kOther);
+  files_.note_work(now_, kOne, {.launches = 7, .waits = true});
+  now_ += 3s;
+  files_.note_work(now_, kOne, {.launches = 7, .is_done = true});
+  end(kOne);
+  now_ += ClientFiles::kDoneRest;
+  step();
+  EXPECT_EQ(host_.kept(kOne), 0u);
 }
 
 TEST_F(ClientFilesTest, TheLastOneHarmsNobody) {

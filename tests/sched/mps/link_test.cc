@@ -104,7 +104,7 @@ TEST_F(MpsLinkTest, StartsItAndKnowsItsClients) {
 TEST_F(MpsLinkTest, FilesOfClientsAreKeptWhoeverNamesThem) {
   run_with_clients({kFirst});
   EXPECT_EQ(host_.copied, std::set<ProcessId>{kFirst});
-  link_.note_context(now_, kSecond, 0, false);
+  link_.note_context(now_, kSecond, {});
   EXPECT_EQ(host_.copied, (std::set<ProcessId>{kFirst, kSecond}));
 }
 
@@ -114,7 +114,7 @@ TEST_F(MpsLinkTest, WhoConnectsLateIsKnownAsSoonAsItHasAContext) {
   EXPECT_NE(link_.pipe_for(kFirst), "");
   run(3s);
   host_.clients = {kFirst};
-  link_.note_context(now_, kFirst, 0, false);
+  link_.note_context(now_, kFirst, {});
   run(2 * MpsPlan::kLook);
   EXPECT_TRUE(link_.is_client(kFirst));
 }
