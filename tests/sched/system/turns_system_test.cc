@@ -38,6 +38,11 @@ class TurnsSystem : public ::testing::Test {
     const PlaneSnapshot all = rig_.snapshot();
     return all.gpus.empty() ? GpuRecord{} : all.gpus.front();
   }
+  // Whether their gap could be seen or not, which depends on how busy the machine is.
+  uint64_t handovers() const {
+    const GpuRecord record = gpu();
+    return record.gaps + record.gaps_missed;
+  }
   bool has_turn(const Child& program) const {
     return rig_.record(program.pid()).turn == TurnState::kRunning;
   }
@@ -66,7 +71,7 @@ class ShortGrace : public TurnsSystem {
 TEST_F(TurnsSystem, TwoProgramsTakeTurnsAtTheirBoundaries) {
   const auto one = rig_.start_with_shim("steps", steps(kForEver));
   const auto two = rig_.start_with_shim("steps", steps(kForEver));
-  ASSERT_TRUE(eventually([&] { return gpu().gaps >= 20; })) << seen();
+  ASSERT_TRUE(eventually([&] { return handovers() >= 20 && gpu().gaps > 0; })) << seen();
   EXPECT_STREQ(gpu().policy, "turns");
   EXPECT_NE(gpu().gap_p50_us, kUnknown32);
   for (const Child* program : {one.get(), two.get()}) {
@@ -82,7 +87,7 @@ TEST_F(TurnsSystem, TwoProgramsTakeTurnsAtTheirBoundaries) {
 TEST_F(TurnsSystem, OneThatDiesWithTheTurnKeepsNobodyWaiting) {
   auto one = rig_.start_with_shim("steps", steps(kForEver));
   auto two = rig_.start_with_shim("steps", steps(kForEver));
-  ASSERT_TRUE(eventually([&] { return gpu().gaps >= 3; })) << seen();
+  ASSERT_TRUE(eventually([&] { return handovers() >= 3; })) << seen();
   ASSERT_TRUE(eventually([&] { return has_turn(*one); })) << seen();
   one->signal(SIGKILL);
   EXPECT_TRUE(goes_on(*two)) << seen();
@@ -92,7 +97,7 @@ TEST_F(TurnsSystem, OneThatDiesWithTheTurnKeepsNobodyWaiting) {
 TEST_F(ShortGrace, OneThatIsStoppedBySigstopWithTheTurnKeepsNobodyWaiting) {
   const auto one = rig_.start_with_shim("steps", steps(kForEver));
   const auto two = rig_.start_with_shim("steps", steps(kForEver));
-  ASSERT_TRUE(eventually([&] { return gpu().gaps >= 3; })) << seen();
+  ASSERT_TRUE(eventually([&] { return handovers() >= 3; })) << seen();
   ASSERT_TRUE(eventually([&] { return has_turn(*one); })) << seen();
   one->signal(SIGSTOP);
   EXPECT_TRUE(goes_on(*two)) << seen();
@@ -103,7 +108,7 @@ TEST_F(ShortGrace, OneThatIsStoppedBySigstopWithTheTurnKeepsNobodyWaiting) {
 TEST_F(TurnsSystem, WhenAgentAndSupervisorDieNobodyIsHeld) {
   const auto one = rig_.start_with_shim("steps", steps(6'000));
   const auto two = rig_.start_with_shim("steps", steps(6'000));
-  ASSERT_TRUE(eventually([&] { return gpu().gaps >= 3; })) << seen();
+  ASSERT_TRUE(eventually([&] { return handovers() >= 3; })) << seen();
   const pid_t agent = rig_.agent_pid();
   rig_.gpushared->signal(SIGKILL);
   ::kill(agent, SIGKILL);
