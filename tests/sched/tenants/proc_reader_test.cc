@@ -141,10 +141,16 @@ TEST(ProcReader, ALineIsExtinctWhenNobodyOfItLives) {
   EXPECT_TRUE(reader.extinct({one, two}).empty()) << "what is not known must not end a tenant";
 }
 
+// On a busy machine the name service may take longer than the reader waits; then it asks again.
 TEST(ProcReader, RootHasAName) {
   const SystemProcReader reader;
-  EXPECT_EQ(reader.user_name(0), "root");
-  EXPECT_EQ(reader.user_name(0x7FFFFFF0), "");
+  const auto name_of = [&](uid_t user) {
+    std::optional<std::string> name;
+    for (int i = 0; i < 1000 && !name; ++i) name = reader.user_name(user);
+    return name;
+  };
+  EXPECT_EQ(name_of(0), "root");
+  EXPECT_EQ(name_of(0x7FFFFFF0), "");
 }
 
 // Files as the kernel writes them, the awkward ones included.
