@@ -332,11 +332,12 @@ void Accounting::apply(const Boundary& boundary) {
   }
   meter->is_frozen = is_freeze;
   meter->runs_frozen = false;
-  if (is_freeze)
+  if (is_freeze) {
     meter->frozen_since = boundary.at;
-  else
+  } else {
     meter->escape.thawed(boundary.at, kThawIsLate);
-  if (!is_freeze) meter->signs.shown = std::max(meter->signs.shown, boundary.at);
+    meter->signs.shown = std::max(meter->signs.shown, boundary.at);
+  }
   is_any_frozen_ =
       std::ranges::any_of(meters_, [](const auto& entry) { return entry.second.is_frozen; });
 }

@@ -102,8 +102,8 @@ Time Interference::undo() {
   Time next = Time::max();
   for (auto at = victims_.begin(); at != victims_.end();) {
     auto& [id, victim] = *at;
-    const Process* process = registry_.find(id.pid);
-    const bool is_gone = process == nullptr || process->id != id;
+    const Process* process = registry_.find(id);
+    const bool is_gone = process == nullptr;
     if (!is_gone && now >= victim.next) {
       victim.next = now + kPause;
       if (may_mend(*process)) {

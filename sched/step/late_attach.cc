@@ -245,8 +245,7 @@ void LateAttach::take(const Current& current, const ObjectSearch::Found& found, 
   const auto of_others =
       registry_.reconcile(process, found, is_whole ? current.known : std::vector<ObjectRef>{});
   for (const Registry::Owned& owned : of_others) heirs_[owned].insert(process.pid);
-  if (const Process* known = registry_.find(process.pid); known != nullptr && known->id == process)
-    watch(process);
+  if (registry_.find(process) != nullptr) watch(process);
 }
 
 // What fails for another reason than the process's end is tried again.

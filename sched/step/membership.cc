@@ -46,8 +46,7 @@ bool Membership::sync(Time now) {
     }
   }
   std::erase_if(met_, [&](const auto& met) {
-    const Process* known = state_.registry.find(met.first.pid);
-    if (known != nullptr && known->id == met.first) return false;
+    if (state_.registry.find(met.first) != nullptr) return false;
     state_.tenants.leave_gpus(met.first);
     return true;
   });
@@ -99,8 +98,8 @@ void Membership::look_again() {
     const bool wants_line = met.command_line.empty() && met.looks < kMostLooks;
     if (wants_line) ++met.looks;
     const bool has_name = !met.is_named && are_users_named(met);
-    const Process* const known = state_.registry.find(id.pid);
-    if ((!wants_line && !has_name) || known == nullptr || known->id != id) continue;
+    const Process* const known = state_.registry.find(id);
+    if ((!wants_line && !has_name) || known == nullptr) continue;
     place(*known);
     for (auto at = state_.members.lower_bound({id, 0});
          at != state_.members.end() && at->first.first == id; ++at)

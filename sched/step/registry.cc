@@ -404,6 +404,11 @@ const Process* Registry::find(pid_t pid) const {
   return at == by_pid_.end() ? nullptr : at->second;
 }
 
+const Process* Registry::find(const ProcessId& process) const {
+  const Process* const found = find(process.pid);
+  return found == nullptr || found->id != process ? nullptr : found;
+}
+
 bool Registry::is_on(pid_t pid, uint32_t gpu) const {
   const Process* found = find(pid);
   return found != nullptr &&
@@ -428,8 +433,7 @@ bool Registry::has_channel(const ProcessId& owner, const ChannelRef& channel) co
 
 std::vector<ChannelRef> Registry::channels(const ProcessId& owner, uint32_t gpu) const {
   std::vector<ChannelRef> all;
-  const Process* const process = find(owner.pid);
-  if (process == nullptr || process->id != owner) return all;
+  if (find(owner) == nullptr) return all;
   for (const auto& [handle, client] : clients_.at(owner.pid))
     for (const auto& [name, group] : client.groups)
       if (gpu_of(client, group.device) == gpu)
@@ -438,8 +442,8 @@ std::vector<ChannelRef> Registry::channels(const ProcessId& owner, uint32_t gpu)
 }
 
 const Holder* Registry::holder(const ProcessId& process, uint32_t gpu) const {
-  const Process* found = find(process.pid);
-  if (found == nullptr || found->id != process) return nullptr;
+  const Process* found = find(process);
+  if (found == nullptr) return nullptr;
   for (const Holder& holder : found->holders)
     if (holder.gpu == gpu) return &holder;
   return nullptr;

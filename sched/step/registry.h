@@ -72,6 +72,8 @@ class Registry {
   // By ascending pid. References hold until the next change.
   const std::map<pid_t, Process>& processes() const { return processes_; }
   const Process* find(pid_t pid) const;
+  // The same; nullptr also where another process has the pid now.
+  const Process* find(const ProcessId& process) const;
   const Holder* holder(const ProcessId& process, uint32_t gpu) const;
 
   // Whether the present bearer of the pid has a holder there.

@@ -166,9 +166,8 @@ Time Scheduler::step() {
 
 // Whether all that it has on the GPUs is known to the plan.
 bool Scheduler::is_met(const ProcessId& process) const {
-  const Process* const known = state_.registry.find(process.pid);
-  return known == nullptr || known->id != process ||
-         std::ranges::all_of(known->holders, [&](const Holder& holder) {
+  const Process* const known = state_.registry.find(process);
+  return known == nullptr || std::ranges::all_of(known->holders, [&](const Holder& holder) {
            return state_.members.contains({process, holder.gpu});
          });
 }
