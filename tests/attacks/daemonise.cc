@@ -46,10 +46,7 @@ void work(const Settings& s, double seconds) {
   const GpuSession session(s.device, CU_CTX_SCHED_BLOCKING_SYNC);
   BusyKernel kernel(session, 4);
   const CUstream stream = session.new_stream();
-  if (s.ns_per_unit > 0)
-    kernel.set_ns_per_unit(s.ns_per_unit);
-  else
-    kernel.calibrate(stream);
+  kernel.use_ns_per_unit(s.ns_per_unit, stream);
   const uint64_t start = now_ns(), end = start + static_cast<uint64_t>(seconds * 1e9);
   double done_ms = 0;
   CUevent ends[2] = {session.new_event(CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC),

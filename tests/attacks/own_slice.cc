@@ -56,10 +56,7 @@ int run(const Settings& s) {
   });
   BusyKernel kernel(session, 4);
   const CUstream stream = session.new_stream();
-  if (s.ns_per_unit > 0)
-    kernel.set_ns_per_unit(s.ns_per_unit);
-  else
-    kernel.calibrate(stream);
+  kernel.use_ns_per_unit(s.ns_per_unit, stream);
   const uint64_t end = now_ns() + static_cast<uint64_t>(s.seconds * 1e9);
   while (now_ns() < end) {
     for (uint32_t i = 0; i < 8; ++i) kernel.submit(stream, i, kernel.units_for_us(s.kernel_us));

@@ -31,11 +31,7 @@ int run(const Settings& s) {
   const GpuSession session(s.device, CU_CTX_SCHED_SPIN);
   BusyKernel kernel(session, 4);
   const CUstream stream = session.new_stream();
-  if (s.ns_per_unit > 0) {
-    kernel.set_ns_per_unit(s.ns_per_unit);
-  } else {
-    kernel.calibrate(stream);
-  }
+  kernel.use_ns_per_unit(s.ns_per_unit, stream);
   const uint32_t units = s.kernel_us > 0 ? kernel.units_for_us(s.kernel_us) : 0;
 
   sleep_until_ns(s.start_at);

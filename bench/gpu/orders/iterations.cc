@@ -109,11 +109,7 @@ int run(const Settings& s) {
   const CUstream stream = session.new_stream();
   Notes notes(session, s);
   BusyKernel work(session, 4);
-  if (s.ns_per_unit > 0) {
-    work.set_ns_per_unit(s.ns_per_unit);
-  } else {
-    work.calibrate(stream);
-  }
+  work.use_ns_per_unit(s.ns_per_unit, stream);
   uint32_t seed = 0;
   const auto iterate = [&](uint64_t index, uint32_t units) {
     notes.begin(stream, index);
