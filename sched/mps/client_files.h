@@ -48,8 +48,8 @@ class ClientFiles {
     bool is_done = false;   // it has done its work, and ends its contexts now
   };
   void note_work(Time now, const ProcessId& process, const Work& work);
-  // Of those that are known, which are still on a GPU, as far as is seen: one that is not has begun
-  // to end.
+  // Of those that are known, which are still on a GPU, as far as is seen: one that is not ends, or
+  // has become another program.
   using IsThere = std::function<bool(const ProcessId&)>;
   void note_leaving(Time now, const IsThere& is_there);
   // Lets go what is not needed any more. `has_ended`: as of MpsHost.

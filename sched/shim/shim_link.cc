@@ -71,12 +71,12 @@ void ShimLink::set_gpus(std::span<const GpuInfo> gpus, const Config& config) {
   takes_turns_ = false;
   for (const GpuInfo& gpu : gpus) {
     const GpuConfig& own = config.gpu(gpu.index);
-    uint32_t features = features_of(own.policy.entry->needs);
-    if (own.has_overlap) features |= kShimGate | kShimPartitions;
+    const uint32_t features = features_of(own.policy.entry->needs);
     takes_turns_ |= own.policy.entry->needs.turns;
     if (own.is_spatial) {
+      const uint32_t of_overlap = own.has_overlap ? kShimGate | kShimPartitions : 0U;
       spatial.push_back({.info = gpu,
-                         .features = features,
+                         .features = features | of_overlap,
                          .besides = own.has_credit ? kShimGate | kShimCredit : 0U});
       gpus_.push_back(gpu.index);
     } else {
@@ -137,8 +137,8 @@ void ShimLink::read(Time now, const Registry& registry) {
     client.least = least_of(process, client.tenant);
     client.program = came_[process].program;
     client.is_halted = halted_.contains(process);
-    const Process* known = registry.find(process.pid);
-    if (known == nullptr || known->id != process) continue;
+    const Process* known = registry.find(process);
+    if (known == nullptr) continue;
     for (const Holder& holder : known->holders) client.gpus.push_back(holder.gpu);
     if (mps_ != nullptr && came_[process].may_be_client && !client.gpus.empty())
       mps_->note_context(now, process,
@@ -147,10 +147,8 @@ void ShimLink::read(Time now, const Registry& registry) {
                           .is_done = client.said.is_done});
   }
   if (mps_ != nullptr)
-    mps_->note_leaving(now, [&](const ProcessId& process) {
-      const Process* known = registry.find(process.pid);
-      return known != nullptr && known->id == process;
-    });
+    mps_->note_leaving(now,
+                       [&](const ProcessId& process) { return registry.find(process) != nullptr; });
   std::erase_if(identities_,
                 [&](const auto& entry) { return host_->find(entry.first) == nullptr; });
   std::erase_if(came_, [&](const auto& entry) { return host_->find(entry.first) == nullptr; });

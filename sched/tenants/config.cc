@@ -214,6 +214,12 @@ class Reader {
                     "\"credit\" needs sharing = \"spatial\"");
     if (gpu.has_overlap && !gpu.is_spatial)
       mistakes_.add(table.source().begin, prefix + "overlap", "true needs sharing = \"spatial\"");
+    const PolicyNeeds& needs = gpu.policy.entry->needs;
+    if (gpu.has_overlap && (needs.spatial || needs.turns))
+      mistakes_.add(table.source().begin, prefix + "overlap",
+                    fmt::format("true has no effect with the policy \"{}\", which decides itself "
+                                "who runs at once",
+                                gpu.policy.entry->name));
     config_.gpus.emplace(index, std::move(gpu));
   }
 

@@ -30,6 +30,7 @@ KINDS = {"kernels of 50 us": ("spin", "--kernel-us", "50"), "kernels of 2 ms": (
          "kernels of 20 ms": ("spin", "--kernel-us", "20000"), "kernels of 200 ms": ("spin", "--kernel-us", "200000"),
          "4 s of kernels in line": ("spin", "--kernel-us", "100000", "--depth", "40"), "one kernel without end": ("endless",)}
 LATE = "a kernel of 60 s for which it has waited for 11 s"  # the agent takes it for endless after 10 s
+OF_AGENT = KINDS | {LATE: ("spin", "--kernel-us", "60000000", "--depth", "1", "--ns-per-unit", "129")}
 AGENT = '[gpu.0]\nsharing = "spatial"\noverlap = true\n[tenant.a]\n[tenant.b]\n'
 
 
@@ -65,7 +66,7 @@ def used_mib():
 
 def kill_one(build, kind, kept, options):
     """What came of it."""
-    before, words = count_xids(), KINDS.get(kind, ("spin", "--kernel-us", "60000000", "--depth", "1", "--ns-per-unit", "129"))
+    before, words = count_xids(), OF_AGENT[kind]
     before_s = BEFORE_S + (STARTS_S if options.agent else 0) + (11 if kind == LATE else 0)
     length = before_s + LONGEST_END_S + AFTER_S + options.keep
     server = rig.Agent(build, AGENT) if options.agent else rig.Mps()
@@ -106,7 +107,7 @@ def main():
     options = parser.parse_args()
     record = Record(options.out)
     result = {**origin(commit=options.commit), "kills_of_each": options.kills, "rows": []}
-    kinds = [kind for kind in [*KINDS, *([LATE] if options.agent else [])] if options.only in (None, kind)]
+    kinds = [kind for kind in (OF_AGENT if options.agent else KINDS) if options.only in (None, kind)]
     for kept, kind in itertools.product(FILES if options.keep else [None], kinds):
         seen = [kill_one(options.build, kind, kept, options) for _ in range(options.kills)]
         row = {"killed": kind, **({"kept": kept, "kept_s": options.keep} if kept else {}), "agent": options.agent,

@@ -258,6 +258,11 @@ INSTANTIATE_TEST_SUITE_P(
                "gpushare.toml:3:11: gpu.0.overlap: must be true or false"},
         BadRow{"overlap in turns", "[gpu.0]\noverlap = true\n",
                "gpushare.toml:1:1: gpu.0.overlap: true needs sharing = \"spatial\""},
+        BadRow{
+            "overlap with a policy of its own",
+            "[gpu.0]\nsharing = 'spatial'\npolicy = 'slo'\noverlap = true\n",
+            "gpushare.toml:1:1: gpu.0.overlap: true has no effect with the policy \"slo\", which "
+            "decides itself who runs at once"},
         BadRow{"sharing", "[gpu.0]\nsharing = 'mps'\n",
                "gpushare.toml:2:11: gpu.0.sharing: must be \"time\" or \"spatial\""},
         BadRow{"agent is no table", "agent = 3\n",
