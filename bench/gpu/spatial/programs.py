@@ -343,8 +343,8 @@ def main():
             times.append((time.monotonic() - now) * 1e3)
         seconds = time.monotonic() - begin
     print(json.dumps({"what": options.what, "rate": options.rate, "count": len(times),
-                      "per_s": round(len(times) / seconds, 3), "p50_ms": at(times, 0.5), "p99_ms": at(times, 0.99)}),
-          flush=True)
+                      "per_s": round(len(times) / seconds, 3), "p50_ms": at(times, 0.5), "p99_ms": at(times, 0.99),
+                      "max_ms": at(times, 1)}), flush=True)
 
 
 if __name__ == "__main__":
