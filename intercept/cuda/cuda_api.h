@@ -70,6 +70,7 @@ enum CUresult : unsigned {
   CUDA_ERROR_MISALIGNED_ADDRESS = 716,
   CUDA_ERROR_LAUNCH_FAILED = 719,
   CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE = 720,
+  CUDA_ERROR_INVALID_CLUSTER_SIZE = 912,
   CUDA_ERROR_NOT_PERMITTED = 800,
   CUDA_ERROR_NOT_SUPPORTED = 801,
   CUDA_ERROR_SYSTEM_NOT_READY = 802,
@@ -216,6 +217,7 @@ enum CUlibraryOption : unsigned {
 enum CUlaunchAttributeID : unsigned {
   CU_LAUNCH_ATTRIBUTE_IGNORE = 0,
   CU_LAUNCH_ATTRIBUTE_COOPERATIVE = 2,
+  CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4,
   CU_LAUNCH_ATTRIBUTE_PRIORITY = 8,
 };
 
@@ -235,6 +237,9 @@ struct CUuuid {
 union CUlaunchAttributeValue {
   char pad[64];
   int cooperative;
+  struct {
+    unsigned x, y, z;
+  } clusterDim;
   int priority;
 };
 struct CUlaunchAttribute {

@@ -164,15 +164,16 @@ void ShimLink::read(Time now, const Registry& registry) {
           found.process.pid, LogLevel::kWarning,
           "process {} ({}): a kernel has not ended for {} s. Its blocks need {} SMs at once, and "
           "its partition has {}: if they wait for each other, it never ends, and the program must "
-          "be started again. Its command has at least {} SMs from now on",
+          "be started again. Its command runs in at least {} SMs from now on, which others share "
+          "if they are entitled to them",
           found.process.pid, command,
           std::chrono::duration_cast<std::chrono::seconds>(Widening::kPatience).count(), found.sms,
           found.has_sms, found.sms);
     else
       log_about(
           found.process.pid, LogLevel::kInfo,
-          "process {} ({}): a kernel needs {} SMs at once. Its command has at least as many from "
-          "now on",
+          "process {} ({}): a kernel needs {} SMs at once, and runs in the whole GPU where its "
+          "partition has fewer",
           found.process.pid, command, found.sms);
   }
 }

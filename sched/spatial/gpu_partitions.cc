@@ -23,6 +23,11 @@ SmGroups groups_of(uint64_t word, const SmGeometry& geometry) {
 // So long after the last launch that left its partition this is shown.
 constexpr Nanos kShownFor = std::chrono::seconds(5);
 
+void raise(SetNeeds& needs, const SetNeeds& by) {
+  needs = {.at_once = std::max(needs.at_once, by.at_once),
+           .wished = std::max(needs.wished, by.wished)};
+}
+
 template <class Word, class Value>
 void put(Word& word, Value value) {
   if (word.load(std::memory_order_relaxed) != value) word.store(value, std::memory_order_relaxed);
@@ -115,30 +120,39 @@ std::vector<PlannedSet> GpuPartitions::present(Time now, std::span<const Planned
                                                std::span<const ShimClient> clients) {
   std::map<uint32_t, Time> launched;   // by tenant, the last one
   std::map<uint32_t, uint32_t> least;  // by tenant, groups
+  std::map<uint32_t, SetNeeds> needs;  // by tenant
   for (const ShimClient& client : clients) {
     if (!concerns(client)) continue;
     Time& last = launched[client.tenant];
     last = std::max(last, client.last_launch);
     least[client.tenant] = std::max(least[client.tenant], groups_of_least(client.least, geometry_));
+    raise(needs[client.tenant], {.at_once = groups_of_sms(client.least.sms, geometry_),
+                                 .wished = groups_of_sms(client.least.wished_sms, geometry_)});
   }
   std::vector<PlannedSet> sets;
+  std::vector<SetNeeds> needs_of_sets;
   lenders_.clear();
   for (const PlannedPartition& partition : planned) {
     PlannedSet set{.tenants = {},
                    .groups = partition.groups,
                    .is_idle = true,
                    .can_borrow = partition.can_borrow};
+    SetNeeds needs_of_set;
     for (const uint32_t tenant : partition.tenants) {
       const auto last = launched.find(tenant);
       if (last == launched.end()) continue;
       set.tenants.push_back(tenant);
       set.least = std::max(set.least, least[tenant]);
+      raise(needs_of_set, needs[tenant]);
       set.is_idle = set.is_idle && now - last->second >= partition.idle_after;
     }
     if (set.is_idle && partition.is_returned_at_once)
       lenders_.insert(set.tenants.begin(), set.tenants.end());
-    if (!set.tenants.empty()) sets.push_back(std::move(set));
+    if (set.tenants.empty()) continue;
+    sets.push_back(std::move(set));
+    needs_of_sets.push_back(needs_of_set);
   }
+  grant_needs(sets, std::move(needs_of_sets), geometry_.groups);
   share_what_does_not_fit(sets, geometry_.groups);
   return sets;
 }

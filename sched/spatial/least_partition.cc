@@ -2,10 +2,30 @@
 #include "sched/spatial/least_partition.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <numeric>
+#include <span>
+#include <utility>
 
 namespace gpushare {
+namespace {
+
+void join(PlannedSet& set, PlannedSet&& other, uint32_t groups) {
+  set.tenants.insert(set.tenants.end(), other.tenants.begin(), other.tenants.end());
+  set.groups = std::min(set.groups + other.groups, groups);
+  set.least = std::max(set.least, other.least);
+  set.is_idle = set.is_idle && other.is_idle;
+  set.can_borrow = set.can_borrow || other.can_borrow;
+}
+
+uint32_t planned_by(std::span<const PlannedSet> sets) {
+  uint32_t sum = 0;
+  for (const PlannedSet& set : sets) sum += set.groups;
+  return sum;
+}
+
+}  // namespace
 
 LeastPartition shown_partition(const TenantSettings& settings) {
   if (!settings.sm_shown) return {};
@@ -13,11 +33,42 @@ LeastPartition shown_partition(const TenantSettings& settings) {
 }
 
 uint32_t groups_of_least(const LeastPartition& least, const SmGeometry& geometry) {
-  const uint64_t of_percent = (uint64_t{least.percent} * geometry.sms + 99) / 100;
-  const auto sms = static_cast<uint32_t>(std::max<uint64_t>(of_percent, least.sms));
-  uint32_t groups = least.as_share == 0 ? 1 : groups_of_percent(least.as_share, geometry);
+  const uint64_t sms = (uint64_t{least.percent} * geometry.sms + 99) / 100;
+  const uint32_t shown = least.as_share == 0 ? 1 : groups_of_percent(least.as_share, geometry);
+  return std::max(shown, groups_of_sms(static_cast<uint32_t>(sms), geometry));
+}
+
+uint32_t groups_of_sms(uint32_t sms, const SmGeometry& geometry) {
+  if (sms == 0) return 0;
+  uint32_t groups = 1;
   while (groups < geometry.groups && geometry.sms_of_count(groups) < sms) ++groups;
   return groups;
+}
+
+void grant_needs(std::vector<PlannedSet>& sets, std::vector<SetNeeds> needs, uint32_t groups) {
+  for (size_t i = 0; i < sets.size(); ++i) {
+    const auto at_once = [&] { return std::min(needs[i].at_once, groups); };
+    const auto has_room = [&] {
+      const uint32_t others = planned_by(sets) - sets[i].groups;
+      const uint32_t share = sets[i].groups * groups / std::max(others + sets[i].groups, groups);
+      return at_once() <= share || at_once() + others <= groups;
+    };
+    while (sets.size() > 1 && !has_room()) {
+      size_t largest = i == 0 ? 1 : 0;
+      for (size_t other = 0; other < sets.size(); ++other)
+        if (other != i && sets[other].groups > sets[largest].groups) largest = other;
+      join(sets[i], std::move(sets[largest]), groups);
+      needs[i].wished = std::max(needs[i].wished, needs[largest].wished);
+      needs[i].at_once = std::max(needs[i].at_once, needs[largest].at_once);
+      sets.erase(sets.begin() + static_cast<std::ptrdiff_t>(largest));
+      needs.erase(needs.begin() + static_cast<std::ptrdiff_t>(largest));
+      if (largest < i) --i;
+    }
+    const uint32_t others = std::min(planned_by(sets) - sets[i].groups, groups);
+    const uint32_t most = std::max(needs[i].wished, needs[i].at_once);
+    sets[i].groups = std::max(sets[i].groups, std::min(most, groups - others));
+    sets[i].least = std::max(sets[i].least, at_once());
+  }
 }
 
 void share_what_does_not_fit(std::vector<PlannedSet>& sets, uint32_t groups) {
@@ -32,10 +83,7 @@ void share_what_does_not_fit(std::vector<PlannedSet>& sets, uint32_t groups) {
     PlannedSet joined = std::move(*first);
     sets.erase(first);
     const auto second = std::ranges::max_element(sets, {}, &PlannedSet::least);
-    joined.tenants.insert(joined.tenants.end(), second->tenants.begin(), second->tenants.end());
-    joined.groups = std::min(joined.groups + second->groups, groups);
-    joined.is_idle = joined.is_idle && second->is_idle;
-    joined.can_borrow = joined.can_borrow || second->can_borrow;
+    join(joined, std::move(*second), groups);
     *second = std::move(joined);
   }
 }

@@ -17,7 +17,9 @@ namespace gpushare {
 struct LeastPartition {
   uint32_t percent = 0;   // of each GPU's SMs, rounded up to whole groups
   uint32_t as_share = 0;  // the same, rounded as sm_percent is
-  uint32_t sms = 0;
+  uint32_t sms = 0;       // that a kernel needs which did not end
+  // That a kernel needs which runs in the whole GPU otherwise. Its partition may be smaller.
+  uint32_t wished_sms = 0;
 
   bool operator==(const LeastPartition&) const = default;
 };
@@ -26,8 +28,24 @@ struct LeastPartition {
 // of it. It is what the tenant asks for, so that it does not depend on who else is there.
 LeastPartition shown_partition(const TenantSettings& settings);
 
-// The fewest groups that surely have all of that; at least one and at most all.
+// The fewest groups that surely have what the tenant asks for; at least one and at most all.
 uint32_t groups_of_least(const LeastPartition& least, const SmGeometry& geometry);
+// The same for so many SMs; 0: none.
+uint32_t groups_of_sms(uint32_t sms, const SmGeometry& geometry);
+
+// What the programs of a set were found to need beyond what it is entitled to, in groups.
+struct SetNeeds {
+  uint32_t at_once = 0;  // or a kernel never ends
+  uint32_t wished = 0;
+};
+
+// Nobody loses what it is entitled to, because another's kernel needs it: a set gets groups that no
+// other set is entitled to. For what it needs at once beyond that it is joined with others, those
+// with the largest shares first, until the set is large enough: they are on the same SMs then.
+// `needs`: of each of `sets`. `groups`: of the GPU.
+//   16 groups, A is entitled to 7 and B to 9: B wishes for 15, so both keep what they have; B needs
+//   15 at once, so A and B share 16.
+void grant_needs(std::vector<PlannedSet>& sets, std::vector<SetNeeds> needs, uint32_t groups);
 
 // Where the leasts of all sets together are more than there is, those that ask for most share one:
 // two sets become one, until what is left fits. Sets without a least of their own (1) are joined

@@ -11,6 +11,13 @@ SmGroups SmNeighbours::mask(const Came& came) {
   return groups;
 }
 
+// The larger last group is not kept alone (sm_partition.h).
+uint32_t SmNeighbours::given_up_next(const Came& came) const {
+  const bool keeps_other =
+      came.size() == 2 && geometry_.is_last_larger() && came.front() == geometry_.groups - 1;
+  return keeps_other ? came.front() : came.back();
+}
+
 void SmNeighbours::update(const std::map<uint32_t, SmGroups>& sets) {
   std::erase_if(tenants_, [&](const auto& entry) { return !sets.contains(entry.first); });
   for (const auto& entry : sets) {
@@ -35,7 +42,7 @@ SmNeighbours::Sets SmNeighbours::of(uint32_t tenant) const {
   const auto add = [&](SmGroups set) {
     if (count < kMost && std::ranges::find(sets, set) == sets.end()) sets[count++] = set;
   };
-  add(own & ~bit_of(found->second.back()));
+  add(own & ~bit_of(given_up_next(found->second)));
   SmGroups taken = 0;
   for (const auto& entry : tenants_) taken |= mask(entry.second);
   for (uint32_t group = 0; group < geometry_.groups; ++group)
@@ -44,7 +51,7 @@ SmNeighbours::Sets SmNeighbours::of(uint32_t tenant) const {
       return sets;
     }
   for (const auto& [other, came] : tenants_)
-    if (came.size() > 1 && (mask(came) & own) == 0) add(own | bit_of(came.back()));
+    if (came.size() > 1 && (mask(came) & own) == 0) add(own | bit_of(given_up_next(came)));
   return sets;
 }
 

@@ -31,6 +31,7 @@ class SmNeighbours {
  private:
   using Came = std::vector<uint8_t>;  // groups, in the order in which they were got
   static SmGroups mask(const Came& came);
+  uint32_t given_up_next(const Came& came) const;
 
   const SmGeometry geometry_;
   std::map<uint32_t, Came> tenants_;

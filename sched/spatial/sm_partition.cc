@@ -98,6 +98,7 @@ std::vector<HolderSize> SmPartition::plan(std::span<const PlannedHolder> planned
 std::vector<Assignment> SmPartition::take_assignments() {
   for (Holder& holder : holders_) {
     if (holder.is_asked || holder.groups.size() <= holder.target) continue;
+    keep_no_odd_group_alone(holder);
     holder.groups.resize(holder.target);
     holder.is_asked = true;
     pending_.push_back(holder.id);
@@ -148,10 +149,18 @@ bool SmPartition::has_most(const Holder& holder) const {
                               [&](const Holder& other) { return other.target > holder.target; });
 }
 
+// Before it gives up all groups but one.
+void SmPartition::keep_no_odd_group_alone(Holder& holder) const {
+  if (holder.target == 1 && geometry_.is_last_larger() &&
+      bit_of(holder.groups.front()) == geometry_.last())
+    std::swap(holder.groups[0], holder.groups[1]);
+}
+
 void SmPartition::grow(Holder& holder, uint32_t by, SmGroups& free) {
   for (; by > 0; --by) {
-    const bool takes_last =
-        (free & geometry_.last()) != 0 && geometry_.is_last_larger() && has_most(holder);
+    const bool stays_alone = holder.groups.empty() && by == 1;
+    const bool takes_last = (free & geometry_.last()) != 0 && geometry_.is_last_larger() &&
+                            has_most(holder) && !stays_alone;
     const auto group =
         static_cast<uint8_t>(takes_last ? geometry_.groups - 1 : std::countr_zero(free));
     free &= ~bit_of(group);

@@ -56,7 +56,9 @@ struct Assignment {
 //   6. A holder is told to use no fewer groups than its least: one that has fewer waits until as
 //      many are free at once.
 //   7. A last group that is larger than the others goes first to the holder that is to have most:
-//      for the others it would be too much.
+//      for the others it would be too much. It is not given to a holder with no other group while
+//      another one is free, nor kept by one that keeps one: it has what was left of several parts
+//      of the GPU, and alone it takes no clusters of blocks (docs/driver-facts.md).
 class SmPartition {
  public:
   explicit SmPartition(const SmGeometry& geometry);
@@ -97,6 +99,7 @@ class SmPartition {
   SmGroups free_groups() const;
   static SmGroups mask(const Holder& holder);
   bool has_most(const Holder& holder) const;
+  void keep_no_odd_group_alone(Holder& holder) const;
   uint32_t growth(const Holder& holder, uint32_t free) const;
   void grow(Holder& holder, uint32_t by, SmGroups& free);
 

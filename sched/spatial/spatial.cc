@@ -159,8 +159,11 @@ void Spatial::widen(Time now) {
     }
   }
   found_ = widening_.step(now, seen);
-  for (ShimClient& client : clients_)
-    client.least.sms = std::max(client.least.sms, widening_.least_sms(client.process));
+  for (ShimClient& client : clients_) {
+    const Widening::Needs needs = widening_.needs(client.process);
+    client.least.sms = needs.stuck_sms;
+    client.least.wished_sms = needs.refused_sms;
+  }
 }
 
 std::vector<ProcessView> Spatial::views(uint32_t index) const {

@@ -6,6 +6,14 @@
 #include <algorithm>
 
 namespace gpushare {
+namespace {
+
+Widening::Needs larger(const Widening::Needs& one, const Widening::Needs& other) {
+  return {.refused_sms = std::max(one.refused_sms, other.refused_sms),
+          .stuck_sms = std::max(one.stuck_sms, other.stuck_sms)};
+}
+
+}  // namespace
 
 std::vector<Widening::Found> Widening::step(Time now, std::span<const Seen> seen) {
   std::vector<Found> found;
@@ -19,14 +27,16 @@ std::vector<Widening::Found> Widening::step(Time now, std::span<const Seen> seen
     if (!is_new && own.launches != one.launches) own.is_stuck = false;  // it got on
     own.launches = one.launches;
     const auto of_program = programs_.find(one.program);
-    if (of_program != programs_.end()) own.sms = std::max(own.sms, of_program->second);
+    if (of_program != programs_.end()) own.needs = larger(own.needs, of_program->second);
 
     const bool is_stuck = now - own.since >= kPatience && one.at_once_sms > one.has_sms;
-    const uint32_t needs = std::max(one.refused_sms, is_stuck ? one.at_once_sms : 0U);
     own.is_stuck = own.is_stuck || is_stuck;
-    if (needs <= own.sms) continue;
-    found.push_back({one.process, is_stuck, needs, one.has_sms});
-    own.sms = needs;
+    const Needs needs = larger(
+        own.needs, {.refused_sms = one.refused_sms, .stuck_sms = is_stuck ? one.at_once_sms : 0});
+    if (needs == own.needs) continue;
+    found.push_back(
+        {one.process, is_stuck, is_stuck ? needs.stuck_sms : needs.refused_sms, one.has_sms});
+    own.needs = needs;
     if (!one.program.empty() && (of_program != programs_.end() || programs_.size() < kMostPrograms))
       programs_[std::string(one.program)] = needs;
   }
@@ -34,18 +44,27 @@ std::vector<Widening::Found> Widening::step(Time now, std::span<const Seen> seen
   return found;
 }
 
-uint32_t Widening::least_sms(const ProcessId& process) const {
+Widening::Needs Widening::needs(const ProcessId& process) const {
   const auto known = known_.find(process);
-  return known == known_.end() ? 0 : known->second.sms;
+  return known == known_.end() ? Needs{} : known->second.needs;
 }
 
 std::string Widening::note(const ProcessId& process) const {
   const auto known = known_.find(process);
-  if (known == known_.end() || known->second.sms == 0) return {};
-  const uint32_t sms = known->second.sms;
-  return known->second.is_stuck
-             ? fmt::format("a kernel that needs {} SMs at once does not end: start it again", sms)
-             : fmt::format("its partition is kept at {} SMs, which a kernel needs at once", sms);
+  if (known == known_.end()) return {};
+  const Needs& needs = known->second.needs;
+  if (known->second.is_stuck)
+    return fmt::format("a kernel that needs {} SMs at once does not end: start it again",
+                       needs.stuck_sms);
+  if (needs.stuck_sms != 0)
+    return fmt::format("its partition is kept at {} SMs, which a kernel needs at once",
+                       needs.stuck_sms);
+  if (needs.refused_sms != 0)
+    return fmt::format(
+        "a kernel needs {} SMs at once: it runs in the whole GPU where its "
+        "partition has fewer",
+        needs.refused_sms);
+  return {};
 }
 
 }  // namespace gpushare

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Widening: programs whose kernels need more SMs at once than their partition has, by what their
-// slots say (ShimNeeds). Either the driver has refused a launch there, or a kernel does not end:
-// the process has launched nothing and a thread has waited for its work for kPatience, nothing
-// holds it, and what it may have running does not fit into its partition at once. That may be a
-// kernel whose blocks wait for each other, which never ends then. Nothing can widen a partition
-// under it; but from now on the program has one that is wide enough, and so have those that are
-// started by the same command of the same user, for as long as the agent lives. A kernel that only
-// takes that long is mistaken for one of these, and its program gets more than it needs.
+// slots say (ShimNeeds). There are two kinds:
+//   refused  the driver has refused a cooperative launch there, and the shim has made it in the
+//            whole GPU. The program may have SMs for the next one that nobody else is entitled to.
+//   stuck    a kernel does not end: the process has launched nothing and a thread has waited for
+//            its work for kPatience, nothing holds it, and what it may have running does not fit
+//            into its partition at once. That may be a kernel whose blocks wait for each other,
+//            which never ends then. Nothing can widen a partition under it; but from now on the
+//            program has one that is wide enough. A kernel that only takes that long is mistaken
+//            for one of these.
+// The same holds for those that are started by the same command of the same user, for as long as
+// the agent lives. least_partition.h says what others give up for it.
 //
 // Pure; the agent's one thread.
 #pragma once
@@ -45,8 +49,12 @@ class Widening {
 
   // `seen`: all processes with a slot that is believed. Returns what is new.
   std::vector<Found> step(Time now, std::span<const Seen> seen);
-  // The SMs that it needs; 0: nothing is known.
-  uint32_t least_sms(const ProcessId& process) const;
+  struct Needs {
+    uint32_t refused_sms = 0, stuck_sms = 0;  // 0: no kernel is known that needs any at once
+
+    bool operator==(const Needs&) const = default;
+  };
+  Needs needs(const ProcessId& process) const;
   // For people; empty: there is nothing to say.
   std::string note(const ProcessId& process) const;
 
@@ -54,12 +62,12 @@ class Widening {
   struct Known {
     uint64_t launches = 0;
     Time since{};  // nothing was launched since, and it waits
-    uint32_t sms = 0;
+    Needs needs;
     bool is_stuck = false;  // a kernel of it did not end
   };
 
   std::map<ProcessId, Known> known_;
-  std::map<std::string, uint32_t, std::less<>> programs_;  // SMs, by command
+  std::map<std::string, Needs, std::less<>> programs_;  // by command
 };
 
 }  // namespace gpushare

@@ -117,7 +117,7 @@ struct ShimSoon {
 // By the shim, of one GPU: what launches need whose blocks did not fit into the partition at once.
 // The agent may widen it for them; 0: there was none.
 struct ShimNeeds {
-  // SMs that a launch needed which the driver refused there as too large: a cooperative one.
+  // SMs that a cooperative launch needed which the driver refused there. It ran in the whole GPU.
   std::atomic<uint32_t> refused_sms;
   // SMs on which all blocks of a launch would have been at once, if the whole GPU has as many. What
   // its blocks do if they wait for each other is to wait for ever.

@@ -103,7 +103,8 @@ inline void note_graph(int gpu) {
   if (gpu >= 0 && sms != 0) raise(slot().needs[gpu].at_once_sms, sms);
 }
 
-// The driver has refused a launch as too large for the partition, and takes it in the whole GPU.
+// The driver has refused a cooperative launch as too large for the partition. It is to run in the
+// whole GPU.
 void note_refused(const Grid& grid, int gpu);
 
 // The host has seen some work end. What other threads have in line is said again by their next

@@ -91,11 +91,18 @@ constexpr Use use_of(Kind kind) {
   return kind == Kind::kWait || kind == Kind::kCaptured ? Use::kWait : Use::kOperation;
 }
 
-// Returns true for the driver's refusal of a launch that may be too large for the partition only.
+// Returns true for the refusal of a launch whose blocks must all be there at once.
+constexpr bool is_cooperative_too_large(CUresult result) {
+  constexpr unsigned kCooperativeLaunchTooLarge = 720;
+  return result == kCooperativeLaunchTooLarge;
+}
+
+// The same, and for what else may be refused in a partition only: clusters of blocks do not run in
+// every group of SMs.
 constexpr bool is_too_large(CUresult result) {
-  constexpr unsigned kCooperativeLaunchTooLarge = 720, kInvalidClusterSize = 912;
-  return result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES || result == kCooperativeLaunchTooLarge ||
-         result == kInvalidClusterSize;
+  constexpr unsigned kInvalidClusterSize = 912;
+  return result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES || result == kInvalidClusterSize ||
+         is_cooperative_too_large(result);
 }
 
 // Before a launch in a partition: what it needs of that.
@@ -135,7 +142,7 @@ CUresult launch_configured(CUresult (*driver)(const CUlaunchConfig*, Rest...),
   note_blocks(grid, use.stream()->device->gpu, Streams::get()->is_any_capturing());
   const CUresult result = run(use.physical());
   if (!is_too_large(result)) return result;
-  note_refused(grid, use.stream()->device->gpu);
+  if (is_cooperative_too_large(result)) note_refused(grid, use.stream()->device->gpu);
   return use.at_home(run);
 }
 
@@ -264,7 +271,8 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
       if constexpr (is_called<index>("cuEventRecord"))
         if (result == CUDA_SUCCESS) after_recording(use, event_of(arguments...));
       if (kind == Kind::kLaunch && is_too_large(result) && use.is_away()) {
-        note_refused(grid_of(arguments...), use.stream()->device->gpu);
+        if (is_cooperative_too_large(result))
+          note_refused(grid_of(arguments...), use.stream()->device->gpu);
         return use.at_home(run);
       }
       return result;

@@ -216,8 +216,10 @@ bool Credits::put_wait(ShimSlot& mine, Entry& entry, uintptr_t key, CUstream str
       CU_STREAM_WAIT_VALUE_GEQ);
   if (put == CUDA_ERROR_NOT_SUPPORTED) fall_back(ShimHeld::kNoMemoryOperations);
   if (put != CUDA_SUCCESS) return false;  // the launch tells the program why
-  if (mine.credit.held.load(std::memory_order_relaxed) != ShimHeld::kOnGpu)
+  if (mine.credit.held.load(std::memory_order_relaxed) != ShimHeld::kOnGpu) {
     mine.credit.held.store(ShimHeld::kOnGpu, std::memory_order_relaxed);
+    wake_agent();  // from now on it takes turns with others
+  }
   const int64_t unwritten_ns = entry.unwritten_ns.load(std::memory_order_relaxed) + kSpacingNs;
   if (is_other || cost_ns == 0 || cost_ns >= kSpacingNs || unwritten_ns >= kWriteSpacingNs) {
     // Without NO_MEMORY_BARRIER, which this version of the function does not take: such a write

@@ -18,27 +18,32 @@ struct Settings {
   explicit Settings(Flags& flags) {
     flags.add("--launches", &launches, "kernels, one after the other", "--blocks", &blocks,
               "of a kernel; 0: as many as the driver says that fit", "--small", &small,
-              "first so many kernels of one block", "--how", &how, "plain or cooperative",
-              "--pause-us", &pause_us, "between two kernels");
+              "first so many kernels of one block", "--how", &how,
+              "plain, cooperative, or clusters of two blocks", "--pause-us", &pause_us,
+              "between two kernels");
     flags.parse(&device);
-    if (how != "plain" && how != "cooperative") flags.fail("--how is plain or cooperative");
+    if (how != "plain" && how != "cooperative" && how != "clusters")
+      flags.fail("--how is plain, cooperative or clusters");
   }
 };
 
 class Meeting {
  public:
-  Meeting(const GpuSession& session, bool is_cooperative)
-      : session_(session), kernel_(session.kernel("gs_meet")), is_cooperative_(is_cooperative) {}
+  Meeting(const GpuSession& session, std::string how)
+      : session_(session), kernel_(session.kernel("gs_meet")), how_(std::move(how)) {}
 
   void launch(unsigned blocks) {
     check(cuMemsetD8Async(words_, 0, sizeof(uint32_t), stream_), "cuMemsetD8Async");
     CUdeviceptr come = words_, out = words_ + sizeof(uint32_t);
     void* pointers[] = {&come, &out, nullptr};
-    const CUresult result =
-        is_cooperative_
-            ? cuLaunchCooperativeKernel(kernel_, blocks, 1, 1, kThreads, 1, 1, 0, stream_, pointers)
-            : cuLaunchKernel(kernel_, blocks, 1, 1, kThreads, 1, 1, 0, stream_, pointers, nullptr);
-    check(result, is_cooperative_ ? "cuLaunchCooperativeKernel" : "cuLaunchKernel");
+    if (how_ == "cooperative")
+      check(cuLaunchCooperativeKernel(kernel_, blocks, 1, 1, kThreads, 1, 1, 0, stream_, pointers),
+            "cuLaunchCooperativeKernel");
+    else if (how_ == "clusters")
+      launch_clusters(blocks, pointers);
+    else
+      check(cuLaunchKernel(kernel_, blocks, 1, 1, kThreads, 1, 1, 0, stream_, pointers, nullptr),
+            "cuLaunchKernel");
     check(cuStreamSynchronize(stream_), "cuStreamSynchronize");
     met_ += blocks;
   }
@@ -51,9 +56,16 @@ class Meeting {
   }
 
  private:
+  void launch_clusters(unsigned blocks, void** pointers) {
+    CUlaunchAttribute clusters{.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .pad = {}, .value = {}};
+    clusters.value.clusterDim = {blocks % 2 == 0 ? 2U : 1U, 1, 1};
+    const CUlaunchConfig config{blocks, 1, 1, kThreads, 1, 1, 0, stream_, &clusters, 1};
+    check(cuLaunchKernelEx(&config, kernel_, pointers, nullptr), "cuLaunchKernelEx");
+  }
+
   const GpuSession& session_;
   const CUfunction kernel_;
-  const bool is_cooperative_;
+  const std::string how_;
   const CUstream stream_ = session_.new_stream();
   const CUdeviceptr words_ = session_.new_zeroed(2 * sizeof(uint32_t));
   uint32_t met_ = 0;
@@ -61,7 +73,7 @@ class Meeting {
 
 int run(const Settings& s) {
   const GpuSession session(s.device, CU_CTX_SCHED_BLOCKING_SYNC);
-  Meeting meeting(session, s.how == "cooperative");
+  Meeting meeting(session, s.how);
   const unsigned fitting = meeting.fitting();
   for (uint64_t i = 0; i < s.small; ++i) meeting.launch(1);
   JsonLine().add("sms", session.sm_count()).add("fitting", fitting).print();

@@ -81,5 +81,23 @@ TEST_F(Meet, ACooperativeLaunchThatDoesNotFitRunsAtHomeAndIsSaid) {
   EXPECT_FALSE(program->has_ended());
 }
 
+// Seen on an H100 with cuBLAS and cuDNN: the agent took it for a kernel that needs all SMs at once.
+TEST_F(Meet, ClustersThatDoNotFitRunAtHomeAndNeedNothing) {
+  constexpr uint64_t kOddGroup = 1 << 15, kWithAnother = kOddGroup | 1;
+  for (const auto& [groups, leaves] :
+       {std::pair(kOddGroup, true), std::pair(kWithAnother, false)}) {
+    ShimRig rig(kShimPartitions, {{kPci, groups}});
+    const auto program = start({"meet", "--how", "clusters", "--small", "5", "--launches",
+                                "1000000", "--blocks", "8", "--pause-us", "1000"},
+                               &rig);
+    ASSERT_TRUE(rig.launches_beyond(20));
+    EXPECT_EQ(said(rig, *program, &ShimNeeds::refused_sms), 0u);
+    uint64_t home = 0;
+    rig.with_slot(program->pid(), [&](ShimSlot& slot) { home = slot.home_launches[0]; });
+    EXPECT_EQ(home > 0, leaves);
+    EXPECT_FALSE(program->has_ended());
+  }
+}
+
 }  // namespace
 }  // namespace gpushare::test

@@ -21,10 +21,14 @@ TEST(LeastPartition, IsInWholeGroupsThatSurelyHaveIt) {
         Row{{.percent = 7}, 2, "10 SMs, rounded up"},
         Row{{.percent = 50}, 9, "66 SMs do not fit into 8 groups of 8"},
         Row{{.percent = 100}, 16, "all"}, Row{{.as_share = 50}, 8, "as sm_percent = 50"},
-        Row{{.percent = 50, .as_share = 25}, 9, "the larger one"}, Row{{.sms = 64}, 8, "64 SMs"},
-        Row{{.sms = 65}, 9, "65 SMs"}, Row{{.sms = 121}, 16, "121 SMs are in all groups only"},
-        Row{{.sms = 4000}, 16, "more than there is"}})
+        Row{{.percent = 50, .as_share = 25}, 9, "the larger one"},
+        Row{{.sms = 64, .wished_sms = 132}, 1, "what programs need is not asked for"}})
     EXPECT_EQ(groups_of_least(row.least, kH200), row.groups) << row.what;
+  EXPECT_EQ(groups_of_sms(0, kH200), 0u);
+  EXPECT_EQ(groups_of_sms(64, kH200), 8u);
+  EXPECT_EQ(groups_of_sms(65, kH200), 9u);
+  EXPECT_EQ(groups_of_sms(121, kH200), 16u) << "in all groups only";
+  EXPECT_EQ(groups_of_sms(4000, kH200), 16u) << "more than there is";
 }
 
 TEST(LeastPartition, ProgramsAreShownWhatTheirTenantAsksFor) {
@@ -69,6 +73,26 @@ TEST(LeastPartition, WhatDoesNotFitSharesOneSet) {
   for (uint32_t tenant = 0; tenant < 20; ++tenant) many.push_back({.tenants = {tenant}});
   share_what_does_not_fit(many, 16);
   EXPECT_EQ(many.size(), 20u) << "none of them asks for more than one group";
+}
+
+TEST(LeastPartition, NobodyLosesItsShareToWhatAnotherNeeds) {
+  const auto granted = [](std::vector<PlannedSet> sets, const std::vector<SetNeeds>& needs) {
+    grant_needs(sets, needs, 16);
+    return text_of(sets);
+  };
+  const PlannedSet a{.tenants = {1}, .groups = 7}, b{.tenants = {2}, .groups = 9},
+      c{.tenants = {3}, .groups = 2}, d{.tenants = {4}, .groups = 6};
+  EXPECT_EQ(granted({a, b}, {{}, {.wished = 15}}), "1:7/1 2:9/1");
+  EXPECT_EQ(granted({a, c}, {{}, {.wished = 15}}), "1:7/1 3:9/1") << "what nobody else has";
+  EXPECT_EQ(granted({c}, {{.wished = 15}}), "3:15/1");
+  EXPECT_EQ(granted({a, b}, {{}, {.at_once = 9}}), "1:7/1 2:9/9") << "it is entitled to them";
+  EXPECT_EQ(granted({a, b}, {{}, {.at_once = 15}}), "2+1:16/15");
+  EXPECT_EQ(granted({a, c}, {{}, {.at_once = 9}}), "1:7/1 3:9/9") << "what nobody else has";
+  EXPECT_EQ(granted({c, a, d}, {{.at_once = 8}, {}, {}}), "3+1:9/8 4:6/1");
+  EXPECT_EQ(granted({c, a, b}, {{.at_once = 12}, {}, {}}), "3+2+1:16/12");
+  EXPECT_EQ(granted({b, b}, {{.at_once = 9}, {}}), "2+2:16/9") << "it gets 8 of what is planned";
+  EXPECT_EQ(granted({c, a, b}, {{}, {}, {.at_once = 99}}), "2+1+3:16/16");
+  EXPECT_EQ(granted({c, a, b}, {{.at_once = 16}, {.at_once = 16}, {}}), "3+2+1:16/16");
 }
 
 TEST(LeastPartition, AnIdleOneThatSharesWithOneAtWorkLendsNothing) {

@@ -52,7 +52,7 @@ TEST(Partition, TheLastGroupHasWhatTheOthersLeave) {
   EXPECT_EQ(geometry_of(4).sms_of(1), 4u) << "fewer than a group has";
 }
 
-TEST(Partition, TheLargerGroupGoesToWhoShallHaveMostAndIsGivenUpLast) {
+TEST(Partition, TheLargerGroupGoesToWhoShallHaveMostAndIsNotKeptAlone) {
   const SmGeometry h200;
   SmPartition partition(h200);
   partition.plan(
@@ -65,7 +65,34 @@ TEST(Partition, TheLargerGroupGoesToWhoShallHaveMostAndIsGivenUpLast) {
   partition.plan(
       Planned{{.holder = 1, .groups = 14}, {.holder = 2, .groups = 1}, {.holder = 3, .groups = 1}});
   settle(partition);
-  EXPECT_EQ(partition.in_use(2), h200.last()) << "nothing moves but what must";
+  EXPECT_EQ(count(partition.in_use(2)), 1);
+  EXPECT_NE(partition.in_use(2), h200.last());
+  EXPECT_EQ(partition.in_use(1) & h200.last(), h200.last());
+}
+
+TEST(Partition, TheLargerGroupIsAPartitionOfItsOwnOnlyWhereNoOtherIsFree) {
+  const SmGeometry h200;
+  SmPartition partition(h200);
+  Planned idle{{.holder = 1, .groups = 7, .is_idle = true},
+               {.holder = 2, .groups = 9, .is_idle = true}};
+  const auto settled = [&](uint32_t holder) {
+    partition.plan(idle);
+    settle(partition);
+    return partition.in_use(holder);
+  };
+  EXPECT_NE(settled(1), h200.last());
+  EXPECT_NE(settled(2), h200.last());
+  idle[1].is_idle = false;
+  EXPECT_EQ(settled(2) & h200.last(), h200.last());
+  idle[1].is_idle = true;
+  EXPECT_NE(settled(2), h200.last()) << "what it keeps while it lends";
+  Planned many;
+  for (uint32_t holder = 10; holder < 26; ++holder) many.push_back({.holder = holder});
+  partition.plan(many);
+  settle(partition);
+  SmGroups used = 0;
+  for (const PlannedHolder& one : many) used |= partition.in_use(one.holder);
+  EXPECT_EQ(used, SmGroups{0xffff}) << "it is used all the same";
 }
 
 TEST(Partition, DividesInProportionWithoutRest) {

@@ -170,6 +170,36 @@ TEST_F(SpatialTest, APartitionIsNeverSmallerThanAProgramNeeds) {
   EXPECT_EQ(rig_.partition(one.tenant, 0).sharers, 2u);
 }
 
+// On an H100 a decoder with 40 % was left with one group for as long as it ran, because the driver
+// had refused a launch of the training beside it.
+TEST_F(SpatialTest, NobodyLosesItsShareToWhatTheDriverHasRefusedAnother) {
+  Program &one = come(make("a", "40")), &two = come(make("b", "60"));
+  run(100ms, {&one, &two});
+  two.slot->needs[0].refused_sms = 120;
+  run(100ms, {&one, &two});
+  EXPECT_EQ(one.groups(), 7);
+  EXPECT_EQ(two.groups(), 9);
+  run(2s, {&one});
+  EXPECT_EQ(two.groups(), 1) << "it lends as before";
+  EXPECT_EQ(one.groups(), 15);
+  run(100ms, {&one, &two});
+  EXPECT_EQ(one.groups(), 7);
+}
+
+TEST_F(SpatialTest, AKernelThatDoesNotEndInItsShareMakesOthersShareTheirs) {
+  Program &one = come(make("a", "40")), &two = come(make("b", "60"));
+  run(100ms, {&one, &two});
+  two.slot->waits = 1;
+  two.slot->needs[0].at_once_sms = 120;
+  run(Widening::kPatience + 100ms, {&one});
+  two.slot->waits = 0;
+  two.slot->needs[0].at_once_sms = 0;
+  run(100ms, {&one, &two});
+  EXPECT_EQ(one.set(), two.set());
+  EXPECT_EQ(one.groups(), 16);
+  EXPECT_EQ(rig_.partition(one.tenant, 0).sharers, 2u);
+}
+
 TEST_F(SpatialTest, WhoComesWaitsUntilTheOthersHaveMadeRoom) {
   Program& first = come(make("a", "50"));
   run(50ms, {&first});

@@ -26,7 +26,8 @@ class WideningTest : public testing::Test {
     now_ += after;
     return widening_.step(now_, std::vector{seen});
   }
-  uint32_t least(pid_t pid = 100) const { return widening_.least_sms({pid, 1}); }
+  uint32_t least(pid_t pid = 100) const { return widening_.needs({pid, 1}).stuck_sms; }
+  uint32_t wished(pid_t pid = 100) const { return widening_.needs({pid, 1}).refused_sms; }
   std::string note(pid_t pid = 100) const { return widening_.note({pid, 1}); }
 
   Widening widening_;
@@ -65,17 +66,20 @@ TEST_F(WideningTest, WhoGetsOnOrIsHeldOrFitsIsLeftAlone) {
   }
 }
 
-TEST_F(WideningTest, WhatTheDriverHasRefusedIsGrantedAtOnce) {
+TEST_F(WideningTest, WhatTheDriverHasRefusedIsAWishAtOnce) {
   Widening::Seen seen = stuck();
   seen.refused_sms = 40;
   seen.at_once_sms = 0;
   const auto found = look(0s, seen);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_FALSE(found[0].is_stuck);
-  EXPECT_EQ(least(), 40u);
+  EXPECT_EQ(wished(), 40u);
+  EXPECT_NE(note().find("runs in the whole GPU"), std::string::npos);
+  EXPECT_TRUE(look(0s, seen).empty()) << "it is known";
   seen.refused_sms = 50;
   EXPECT_EQ(look(0s, seen).size(), 1u) << "a larger one";
-  EXPECT_EQ(least(), 50u);
+  EXPECT_EQ(wished(), 50u);
+  EXPECT_EQ(least(), 0u) << "it has run in the whole GPU";
 }
 
 TEST_F(WideningTest, TheNextProcessOfTheCommandIsWideFromItsBegin) {

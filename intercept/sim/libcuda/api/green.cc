@@ -12,8 +12,6 @@ using namespace gpushare::standin;
 
 namespace {
 
-constexpr unsigned kMostGroups = 64;
-
 // The groups of a resource, which are kept in its padding as the driver does; none means the whole
 // device.
 uint64_t groups_of(const CUdevResource& resource) {
@@ -53,9 +51,7 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource* parts, unsigned* count,
   if (count == nullptr || whole == nullptr || whole->type != CU_DEV_RESOURCE_TYPE_SM ||
       groups_of(*whole) != 0 || flags != 0 || least == 0 || least > whole->sm.smCount)
     return CUDA_ERROR_INVALID_VALUE;
-  // There is one group less than would fit, as on an H200 with 132 SMs: 15, and 12 SMs are left.
-  const unsigned fitting = whole->sm.smCount / kSmsOfGroup;
-  const unsigned groups = std::min(fitting > 1 ? fitting - 1 : fitting, kMostGroups - 2);
+  const unsigned groups = split_groups(whole->sm.smCount);
   const unsigned of_part = (least + kSmsOfGroup - 1) / kSmsOfGroup;
   const unsigned there = groups / of_part;
   if (there == 0) return CUDA_ERROR_INVALID_VALUE;

@@ -3,9 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstring>
 #include <optional>
+#include <span>
 
 #include "intercept/sim/libcuda/api/api.h"
 #include "intercept/sim/libcuda/memory/ptx_entries.h"
@@ -44,6 +46,15 @@ CUresult get_function(Runtime& runtime, const std::shared_ptr<Module>& module, c
 
 void drop_functions(Runtime& runtime, const std::shared_ptr<Module>& module) {
   runtime.functions.remove_if([&](const Function& each) { return each.module == module; });
+}
+
+bool are_at_once(Dimensions grid, Dimensions block, const Sms& sms) {
+  return grid.product() <= sms.usable * blocks_of_sm(block.product());
+}
+
+// What a split leaves over has SMs of several parts of the GPU, and a cluster must be in one.
+bool takes_clusters(const Sms& sms) {
+  return sms.groups == 0 || std::countr_zero(sms.groups) < static_cast<int>(split_groups(sms.all));
 }
 
 CUresult launch(CUfunction function, Dimensions grid, Dimensions block, CUstream stream,
@@ -201,16 +212,27 @@ CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigne
                                    unsigned block_z, unsigned, CUstream stream, void** parameters) {
   GS_STREAM(stream);
   const Dimensions grid{grid_x, grid_y, grid_z}, block{block_x, block_y, block_z};
-  if (grid.product() > sms_of(context, *found).usable * blocks_of_sm(block.product()))
+  if (!are_at_once(grid, block, sms_of(context, *found)))
     return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   return launch(function, grid, block, stream, parameters, nullptr);
 }
 
-// Attributes have no effect in the simulation.
+// Of the attributes only those count for which the driver may refuse a launch.
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters,
                           void** extra) {
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return launch(function, {config->gridDimX, config->gridDimY, config->gridDimZ},
-                {config->blockDimX, config->blockDimY, config->blockDimZ}, config->hStream,
-                parameters, extra);
+  GS_STREAM(config->hStream);
+  const Sms sms = sms_of(context, *found);
+  const Dimensions grid{config->gridDimX, config->gridDimY, config->gridDimZ};
+  const Dimensions block{config->blockDimX, config->blockDimY, config->blockDimZ};
+  for (const CUlaunchAttribute& one : std::span(config->attrs, config->numAttrs)) {
+    const auto& [x, y, z] = one.value.clusterDim;
+    if (one.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE && one.value.cooperative != 0 &&
+        !are_at_once(grid, block, sms))
+      return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+    if (one.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION && uint64_t{x} * y * z > 1 &&
+        !takes_clusters(sms))
+      return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  }
+  return launch(function, grid, block, config->hStream, parameters, extra);
 }

@@ -11,6 +11,7 @@
 // that stream memory the time for their bytes.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <span>
@@ -41,6 +42,13 @@ constexpr uint32_t sms_in(uint64_t groups, uint32_t all) {
   const uint32_t sms = kSmsOfGroup * static_cast<uint32_t>(std::popcount(groups));
   const uint32_t odd = all % kSmsOfGroup, last = all / kSmsOfGroup;
   return odd != 0 && last < 64 && (groups >> last & 1) != 0 ? sms - kSmsOfGroup + odd : sms;
+}
+
+// How many groups the driver makes of a GPU; what it leaves over lies behind them. It is one group
+// less than would fit, as on an H200 with 132 SMs: 15, and 12 SMs are left.
+constexpr uint32_t split_groups(uint32_t all) {
+  const uint32_t fitting = all / kSmsOfGroup;
+  return std::min(fitting > 1 ? fitting - 1 : fitting, 62U);
 }
 
 struct KernelLaunch {

@@ -101,6 +101,11 @@ TEST_F(Credit, WhatTheHostHasSeenToRunWasLetThrough) {
 }
 
 TEST_F(Credit, TheAgentIsWokenWhenWorkComesAfterARestAndWhenAllHasRun) {
+  const int at_first = wakes;
+  launch(stream_, 3'000'000, true);
+  EXPECT_EQ(wakes, at_first + 1) << "from now on it takes turns with others";
+  the_gpu->run();
+  credits().note_run(credits().last_in(stream_));
   credit().tells = 1;
   const int before = wakes;
   launch(stream_, 3'000'000, true);
