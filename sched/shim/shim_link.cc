@@ -137,6 +137,8 @@ void ShimLink::read(Time now, const Registry& registry) {
     client.least = least_of(process, client.tenant);
     client.program = came_[process].program;
     client.is_halted = halted_.contains(process);
+    if (Came& came = came_[process]; client.said.launches > 0 && !came.launched)
+      came.launched = now;
     const Process* known = registry.find(process);
     if (known == nullptr) continue;
     for (const Holder& holder : known->holders) client.gpus.push_back(holder.gpu);
@@ -339,7 +341,7 @@ Time ShimLink::take_turns(Time now) {
   sharing_.clear();
   for (const ShimClient& client : spatial_.clients()) {
     const std::optional<ShimCaps::OnGpu> on_gpu = on_gpu_of(client);
-    if (!on_gpu || !is_gated(client.process)) continue;
+    if (!on_gpu || !shares_server(now, client.process)) continue;
     const Tenant& tenant = *tenants_.at(client.tenant);
     ShimTurns::Client one{
         .process = client.process,
@@ -350,8 +352,7 @@ Time ShimLink::take_turns(Time now) {
                       (client.said.iterations && client.said.iterations->slo_us != 0),
         .runs_on = std::min(on_gpu->launch, ShimCaps::kLongestLaunch) / 2};
     look_at_work(now, one);
-    for (const uint32_t gpu : client.gpus) {
-      if (std::ranges::find(gpus_, gpu) == gpus_.end()) continue;
+    for (const uint32_t gpu : shared_gpus_of(client)) {
       const TenantPartition has = spatial_.partition(client.tenant, gpu);
       one.gpu = gpu;
       one.set = has.entitled == 0 ? UINT32_MAX : has.partition;
@@ -410,18 +411,32 @@ Time ShimLink::settle_turns(Time now) {
   return next;
 }
 
-// A client whose context nobody has seen yet may be on any of them.
+// Who was given the way to our server and has begun to launch is at work on the GPU beside the
+// others before the server has been asked for its clients.
+bool ShimLink::shares_server(Time now, const ProcessId& process) const {
+  if (is_gated(process)) return true;
+  const auto came = came_.find(process);
+  return came != came_.end() && came->second.may_be_client && came->second.launched &&
+         now - *came->second.launched < kToBeNamed;
+}
+
+// Those that are shared spatially. A client whose context nobody has seen yet may be on any.
+std::vector<uint32_t> ShimLink::shared_gpus_of(const ShimClient& client) const {
+  if (client.gpus.empty()) return gpus_;
+  std::vector<uint32_t> shared = client.gpus;
+  std::erase_if(shared, [&](uint32_t gpu) { return std::ranges::find(gpus_, gpu) == gpus_.end(); });
+  return shared;
+}
+
 Time ShimLink::enforce_caps(Time now) {
   std::vector<ShimCaps::Client> gated;
   for (const ShimClient& client : spatial_.clients()) {
     if (!is_gated(client.process)) continue;
     gated.push_back({.process = client.process,
                      .tenant = client.tenant,
-                     .gpus = client.gpus.empty() ? gpus_ : client.gpus,
+                     .gpus = shared_gpus_of(client),
                      .launches = client.said.launches,
                      .on_gpu = on_gpu_of(client)});
-    std::erase_if(gated.back().gpus,
-                  [&](uint32_t gpu) { return std::ranges::find(gpus_, gpu) == gpus_.end(); });
   }
   const auto find = [&](uint32_t tenant, uint32_t gpu) {
     std::optional<ShimCaps::Budget> budget;

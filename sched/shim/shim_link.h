@@ -80,6 +80,9 @@ class ShimLink final : public ShimProcesses {
   // A program that stands at its gate and is seen on no GPU that takes turns goes in after so long.
   static constexpr Nanos kLongestWait = std::chrono::milliseconds(500);
   static constexpr Nanos kBetweenWakes = std::chrono::milliseconds(2);
+  // Until then the MPS server has named who has begun to launch, if it is its client (0.6 s on an
+  // H100).
+  static constexpr Nanos kToBeNamed = std::chrono::seconds(2);
   // One whose GPU has not got on for so long, and that nobody waits for, is at rest: what it has
   // run may go unsaid.
   static constexpr Nanos kUnsaid = std::chrono::milliseconds(20);
@@ -91,6 +94,7 @@ class ShimLink final : public ShimProcesses {
   LeastPartition least_of(const ProcessId& process, uint32_t tenant) const;
   SlotReading read_slot_of(const ProcessId& process, const ShimSlot& slot, Time now);
   void await_turns(Time now);
+  std::vector<uint32_t> shared_gpus_of(const ShimClient& client) const;
   Time enforce_caps(Time now);
   Time take_turns(Time now);
   void look_at_work(Time now, ShimTurns::Client& client);
@@ -134,10 +138,12 @@ class ShimLink final : public ShimProcesses {
   std::map<ProcessId, ProcessIdentity> identities_;  // of those with a slot
   // Of those with a slot, as they were when they came.
   struct Came {
-    LeastPartition shown{};      // their partition, where that is shown to them
-    std::string program;         // the name of their command
-    bool may_be_client = false;  // of our MPS server
+    LeastPartition shown{};          // their partition, where that is shown to them
+    std::string program;             // the name of their command
+    bool may_be_client = false;      // of our MPS server
+    std::optional<Time> launched{};  // its first launch
   };
+  bool shares_server(Time now, const ProcessId& process) const;
   std::map<ProcessId, Came> came_;
   std::set<ProcessId> halted_;  // frozen by the last step's decisions, in whichever way
   std::unique_ptr<ShimHost> host_;

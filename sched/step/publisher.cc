@@ -291,6 +291,16 @@ void Publisher::publish_partitions(uint32_t tenant, TenantRecord& record) const 
   }
 }
 
+// What is wrong with this process goes before what is so with every client of MPS.
+std::string Publisher::note_of(const MemberKey& key, const Member& member,
+                               const Enforcer::State& enforced) const {
+  if (enforced.is_frozen) return member.reason;
+  if (!enforced.can_control || !enforced.can_set_slice) return enforced.note;
+  if (std::string note = state_.interference.note_of(key.first); !note.empty()) return note;
+  std::string note = outside_.shims == nullptr ? "" : outside_.shims->note(key.first);
+  return note.empty() ? enforced.note : note;
+}
+
 void Publisher::publish_processes(Time now) {
   for (const auto& [key, member] : state_.members) {
     const auto& [id, gpu] = key;
@@ -326,10 +336,7 @@ void Publisher::publish_processes(Time now) {
       put(record.command, process.command);
       put(record.command_line, member.command_line);
     }
-    put(record.note, enforced.is_frozen ? member.reason : enforced.note);
-    if (record.note[0] == '\0') put(record.note, state_.interference.note_of(id));
-    if (record.note[0] == '\0' && outside_.shims != nullptr)
-      put(record.note, outside_.shims->note(id));
+    put(record.note, note_of(key, member, enforced));
     if (state_.turns != nullptr) state_.turns->describe(id, gpu, record);
     std::ranges::copy(use.history_permille, record.history_permille);
     write_record(region_.processes[member.slot].record, record);

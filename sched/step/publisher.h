@@ -52,6 +52,8 @@ class Publisher {
   void publish_tenants();
   void publish_partitions(uint32_t tenant, TenantRecord& record) const;
   void publish_processes(Time now);
+  std::string note_of(const MemberKey& key, const Member& member,
+                      const Enforcer::State& enforced) const;
 
   const State& state_;
   const Surroundings& outside_;

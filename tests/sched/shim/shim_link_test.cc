@@ -3,9 +3,16 @@
 #include "sched/shim/shim_link.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <functional>
 #include <set>
 
 #include "sched/step/views.h"
@@ -15,6 +22,7 @@
 #include "shmctl/shim/protocol.h"
 #include "shmctl/shim/published.h"
 #include "tests/sched/orders/jobs.h"
+#include "tests/sched/support/fake_mps_host.h"
 #include "tests/sched/support/fake_proc_reader.h"
 #include "tests/sched/support/policies.h"
 
@@ -25,6 +33,59 @@ using namespace std::chrono_literals;
 
 constexpr const char* kSpatial = "[gpu.0]\nsharing = 'spatial'\n";
 constexpr const char* kByTarget = "[gpu.0]\nsharing = 'spatial'\npolicy = 'slo'\n";
+
+ShimSlot* map_slot(const Fd& file) {
+  void* const mapped =
+      ::mmap(nullptr, kShimSlotBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  return mapped == MAP_FAILED ? nullptr : static_cast<ShimSlot*>(mapped);
+}
+
+// Another process with the shim, whose slot this one reads and writes: it has connected, by a
+// socket that both have.
+class OtherProcess {
+ public:
+  explicit OtherProcess(const std::string& path) : socket_(unix_socket()) {
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      const sockaddr_un address = address_of(path);
+      (void)::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+      while (true) ::pause();
+    }
+  }
+  ~OtherProcess() {
+    if (slot_ != nullptr) ::munmap(slot_, kShimSlotBytes);
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  ProcessId id() const { return {pid_, start_ticks_of(pid_)}; }
+  // `serve`: has the agent answer who has connected.
+  void connect(const std::function<void()>& serve) {
+    DescriptorMessage message;
+    do {
+      serve();
+      ::poll(nullptr, 0, 1);
+    } while (::recvmsg(socket_.get(), message.get(), MSG_CMSG_CLOEXEC | MSG_DONTWAIT) != 1);
+    const auto taken = message.taken();
+    const Fd file(taken.slot), wake(taken.wake);
+    slot_ = map_slot(file);
+    ASSERT_NE(slot_, nullptr);
+  }
+  ShimSlot* slot() const { return slot_; }
+
+ private:
+  static Fd unix_socket() { return Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)); }
+  static sockaddr_un address_of(const std::string& path) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    return address;
+  }
+
+  const Fd socket_;
+  pid_t pid_ = 0;
+  ShimSlot* slot_ = nullptr;
+};
 
 class ShimLinkTest : public ::testing::Test {
  protected:
@@ -41,9 +102,7 @@ class ShimLinkTest : public ::testing::Test {
     const auto taken = message.taken();
     const Fd file(taken.slot);
     wake_ = Fd(taken.wake);
-    void* mapped =
-        ::mmap(nullptr, kShimSlotBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-    if (mapped != MAP_FAILED) slot_ = static_cast<ShimSlot*>(mapped);
+    slot_ = map_slot(file);
     return slot_;
   }
   // Of now on, as a configuration says.
@@ -241,6 +300,37 @@ TEST_F(ShimLinkTest, APartitionIsWidenedForWhatTheDriverHasRefused) {
   launch();
   step();
   EXPECT_EQ(entitled(), 104u);
+}
+
+// For half a second a program of higher priority stood behind their kernels (H100).
+TEST_F(ShimLinkTest, WhoHasBegunToLaunchTakesTurnsBeforeItsServerHasNamedIt) {
+  share("[gpu.0]\nsharing = 'spatial'\ngate = 'credit'\n");
+  const std::vector<Setting> all{{"sm_percent", "50"}, {"sm_min", "100"}};
+  std::vector<Setting> urgent = all;
+  urgent.push_back({"priority", "high"});
+  ASSERT_TRUE(tenants_.set(kDefaultTenantName, all, false));
+  ASSERT_TRUE(tenants_.set("urgent", urgent, true));
+  MpsLink mps(std::make_unique<test::FakeMpsHost>(),
+              [](const ProcessId& process) { return MpsClient{process, "a", "spin"}; });
+  mps.want("", true);
+  for (Time now{1s}; mps.status().state != MpsState::kRunning; now += 1ms) mps.step(now);
+  link_->set_mps(&mps);
+  OtherProcess other(path_);
+  ASSERT_TRUE(tenants_.attach(other.id(), "urgent"));
+  other.connect([&] { link_->serve(); });
+  ASSERT_NE(other.slot(), nullptr);
+  ASSERT_NE(connect(), nullptr);
+  for (ShimSlot* slot : {slot_, other.slot()}) {
+    slot->stripes[0].launches = 1;
+    slot->credit.held = ShimHeld::kOnGpu;
+  }
+  step();
+  step();
+  EXPECT_FALSE(is_closed());
+  other.slot()->waits = 1;
+  step();
+  EXPECT_EQ(other.slot()->credit.tells, 1u);
+  EXPECT_TRUE(is_closed());
 }
 
 TEST_F(ShimLinkTest, APlanHoldsAProcessAtAnIterationAndLetsItGo) {

@@ -40,11 +40,13 @@ class PublisherTest : public ::testing::Test, private test::NoShims {
   }
 
   SchedulerRig rig_;
+  std::string note_;  // that the shim has about each process
 
  private:
   TenantPartition partition(uint32_t tenant, uint32_t) const override {
     return tenant == rig_.tenants.find("a") ? partition_ : TenantPartition{};
   }
+  std::string note(const ProcessId&) const override { return note_; }
   TenantPartition partition_;
 };
 
@@ -56,6 +58,22 @@ TEST_F(PublisherTest, SaysHowManyShareASet) {
   EXPECT_EQ(use_of(rig_, "a").sms_set, 3u);
   publish({.entitled = 104, .in_use = 104, .geometry = {}});
   EXPECT_EQ(use_of(rig_, "a").sms_sharers, 1u);
+}
+
+// A kernel that never ended was said in the log alone, because its process was a client of MPS.
+TEST_F(PublisherTest, WhatIsWrongWithAClientOfMpsGoesBeforeWhatItIs) {
+  constexpr uint32_t kServer = 77;
+  std::vector<std::unique_ptr<sim::Program>> clients;
+  for (const pid_t pid : {501, 502}) {
+    clients.push_back(std::make_unique<sim::Program>(rig_.machine, pid, 0, kServer));
+    clients.back()->endless();
+  }
+  publish({});
+  const auto note = [&] { return std::string(rig_.record(*clients[0]).note); };
+  EXPECT_NE(note().find("MPS client"), std::string::npos) << note();
+  note_ = "a kernel does not end";
+  publish({});
+  EXPECT_EQ(note(), note_);
 }
 
 TEST_F(PublisherTest, SaysWhyAProgramStays) {
