@@ -11,11 +11,17 @@ SmGroups SmNeighbours::mask(const Came& came) {
   return groups;
 }
 
-// The larger last group is not kept alone (sm_partition.h).
+// The larger last group goes first where another would have more than what is left, and is not kept
+// alone (sm_partition.h).
 uint32_t SmNeighbours::given_up_next(const Came& came) const {
-  const bool keeps_other =
-      came.size() == 2 && geometry_.is_last_larger() && came.front() == geometry_.groups - 1;
-  return keeps_other ? came.front() : came.back();
+  const uint32_t last = geometry_.groups - 1;
+  const bool has_odd = geometry_.is_last_larger() && std::ranges::find(came, last) != came.end();
+  const bool gives_odd = has_odd && std::ranges::any_of(tenants_, [&](const auto& entry) {
+                           const Came& other = entry.second;
+                           return (mask(other) & mask(came)) == 0 && other.size() + 2 > came.size();
+                         });
+  if (gives_odd || (has_odd && came.size() == 2)) return last;
+  return came.back();
 }
 
 void SmNeighbours::update(const std::map<uint32_t, SmGroups>& sets) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // SmNeighbours: the sets of SM groups that each tenant of one GPU would have with one group less
-// and with one more, as SmPartition would choose: a tenant that shrinks gives up what it got last
-// (a larger last group it got first); one that grows takes the lowest free group, or when none is
-// free one that another gives up. It is a guess, and nothing is wrong when it is. Pure; on the
-// agent's one thread.
+// and with one more, as SmPartition would choose: a tenant that shrinks gives up what it got last,
+// or a larger last group where another has more then; one that grows takes the lowest free group,
+// or when none is free one that another gives up. It is a guess, and nothing is wrong when it is.
+// Pure; on the agent's one thread.
 //   A has 0-9, B has 10-14 and nothing is free: A's are 0-8 and 0-9,14; B's are 10-13 and 9-14.
 #pragma once
 

@@ -98,7 +98,7 @@ std::vector<HolderSize> SmPartition::plan(std::span<const PlannedHolder> planned
 std::vector<Assignment> SmPartition::take_assignments() {
   for (Holder& holder : holders_) {
     if (holder.is_asked || holder.groups.size() <= holder.target) continue;
-    keep_no_odd_group_alone(holder);
+    order_last_group(holder);
     holder.groups.resize(holder.target);
     holder.is_asked = true;
     pending_.push_back(holder.id);
@@ -149,11 +149,12 @@ bool SmPartition::has_most(const Holder& holder) const {
                               [&](const Holder& other) { return other.target > holder.target; });
 }
 
-// Before it gives up all groups but one.
-void SmPartition::keep_no_odd_group_alone(Holder& holder) const {
-  if (holder.target == 1 && geometry_.is_last_larger() &&
-      bit_of(holder.groups.front()) == geometry_.last())
-    std::swap(holder.groups[0], holder.groups[1]);
+// Before the holder gives up groups: the larger last one goes first where another is to have more,
+// and is not kept alone.
+void SmPartition::order_last_group(Holder& holder) const {
+  const auto last = std::ranges::find(holder.groups, geometry_.groups - 1);
+  if (!geometry_.is_last_larger() || last == holder.groups.end()) return;
+  if (holder.target == 1 || !has_most(holder)) std::rotate(last, last + 1, holder.groups.end());
 }
 
 void SmPartition::grow(Holder& holder, uint32_t by, SmGroups& free) {

@@ -52,11 +52,13 @@ struct Assignment {
 //   3. A holder that does not answer keeps what it has; all others go on with the rest.
 //   4. Every holder that fits has at least one group, also while it lends the others: it can always
 //      launch, and what it lent comes back in one round of assignments.
-//   5. Nothing moves but what must: a holder gives up what it got last, and never swaps.
+//   5. Nothing moves but what must: a holder gives up what it got last (but see 7), and never
+//   swaps.
 //   6. A holder is told to use no fewer groups than its least: one that has fewer waits until as
 //      many are free at once.
 //   7. A last group that is larger than the others goes first to the holder that is to have most:
-//      for the others it would be too much. It is not given to a holder with no other group while
+//      for the others it would be too much. One that shrinks gives it up first, if another is to
+//      have more. It is not given to a holder with no other group while
 //      another one is free, nor kept by one that keeps one: it has what was left of several parts
 //      of the GPU, and alone it takes no clusters of blocks (docs/driver-facts.md).
 class SmPartition {
@@ -99,7 +101,7 @@ class SmPartition {
   SmGroups free_groups() const;
   static SmGroups mask(const Holder& holder);
   bool has_most(const Holder& holder) const;
-  void keep_no_odd_group_alone(Holder& holder) const;
+  void order_last_group(Holder& holder) const;
   uint32_t growth(const Holder& holder, uint32_t free) const;
   void grow(Holder& holder, uint32_t by, SmGroups& free);
 
