@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "tests/sched/support/fake_mps_host.h"
+#include "tests/sched/mps/fake_mps_host.h"
 
 namespace gpushare {
 namespace {

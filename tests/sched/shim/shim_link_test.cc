@@ -21,8 +21,8 @@
 #include "shmctl/shim/credit.h"
 #include "shmctl/shim/protocol.h"
 #include "shmctl/shim/published.h"
+#include "tests/sched/mps/fake_mps_host.h"
 #include "tests/sched/orders/jobs.h"
-#include "tests/sched/support/fake_mps_host.h"
 #include "tests/sched/support/fake_proc_reader.h"
 #include "tests/sched/support/policies.h"
 
