@@ -131,6 +131,14 @@ bool Credits::is_capturing(CUstream stream) const {
          status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+// Whether others give way to the process, and it has no work that they know of: what an earlier
+// wait leaves to be launched without one, they would not see begin.
+bool Credits::comes_after_rest(const ShimCredit& credit) {
+  return credit.tells.load(std::memory_order_relaxed) != 0 &&
+         credit.issued.load(std::memory_order_relaxed) ==
+             credit.run.load(std::memory_order_relaxed);
+}
+
 bool Credits::before_launch(const Launch& launch) {
   if (off_.load(std::memory_order_relaxed) != 0) return false;
   ShimSlot& mine = slot();
@@ -146,7 +154,7 @@ bool Credits::before_launch(const Launch& launch) {
   const int64_t left_ns = entry.left_ns.load(std::memory_order_relaxed);
   const bool is_known = entry.stream.load(std::memory_order_relaxed) == key;
   bool has_put = false;
-  if (is_known && cost_ns != 0 && left_ns > 0) {
+  if (is_known && cost_ns != 0 && left_ns > 0 && !comes_after_rest(mine.credit)) {
     entry.left_ns.store(left_ns - cost_ns, std::memory_order_relaxed);
   } else {
     has_put = put_wait(mine, entry, key, launch.stream, cost_ns);

@@ -79,6 +79,7 @@ class Credits {
   bool prepare(ShimSlot& mine);
   bool is_collective(CUfunction function);
   void fall_back(ShimHeld why);
+  static bool comes_after_rest(const ShimCredit& credit);
   bool is_capturing(CUstream stream) const;
   bool put_wait(ShimSlot& mine, Entry& entry, uintptr_t key, CUstream stream, int64_t cost_ns);
   void await_room(ShimSlot& mine, uint32_t last, uint32_t number, int64_t cost_ns);
