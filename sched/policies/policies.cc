@@ -43,7 +43,7 @@ std::vector<PolicyEntry> all_policies(KneeStore* knees, const LengthHistory* len
       {"slo",
        "Gives each tenant with slo_us the SMs that it needs, the others the rest by weight.",
        {.iterations = true, .spatial = true},
-       kFairOptions,
+       kTimeOptions,
        slo,
        check_fair},
       {"fifo", "Runs one job at a time, in the order of arrival.", kJobs, kOrderOptions, fifo},
@@ -55,7 +55,7 @@ std::vector<PolicyEntry> all_policies(KneeStore* knees, const LengthHistory* len
       {"tpot",
        "Gives tokens (decode) the SMs that their target needs, and prompts (prefill) the rest.",
        {.iterations = true, .spatial = true},
-       kFairOptions,
+       kTimeOptions,
        tpot,
        check_fair},
   };

@@ -35,9 +35,12 @@ void sort(Jobs& jobs, const Key& key) {
 }  // namespace
 
 FairOptions FairOptions::of(const PolicyOptions& options) {
-  return {.min_slice = Micros(options["min_slice_us"]),
-          .round_target = std::chrono::milliseconds(options["round_target_ms"]),
-          .idle_turn = std::chrono::milliseconds(options["idle_turn_ms"])};
+  FairOptions values{.min_slice = Micros(options["min_slice_us"]),
+                     .round_target = std::chrono::milliseconds(options["round_target_ms"]),
+                     .idle_turn = std::chrono::milliseconds(options["idle_turn_ms"])};
+  if (options.has("lend_after_ms"))
+    values.lend_after = std::chrono::milliseconds(options["lend_after_ms"]);
+  return values;
 }
 
 std::optional<PolicyMistake> check_fair(const PolicyOptions& options) {
@@ -74,7 +77,8 @@ Plan FairPolicy::plan(const Snapshot& snapshot) {
     plan.decisions.push_back(
         {.process = job.view->id, .slice = slice, .freeze = job.freeze, .target = job.target});
   }
-  if (snapshot.gpu.is_spatial) plan.partitions = partitions_by_percent(snapshot);
+  if (snapshot.gpu.is_spatial)
+    plan.partitions = partitions_by_percent(snapshot, options_.lend_after);
   return plan;
 }
 

@@ -23,16 +23,26 @@
 
 namespace gpushare {
 
-inline constexpr std::array<PolicyOption, 3> kFairOptions = {{
+// Of every policy that shares time as this one.
+inline constexpr std::array<PolicyOption, 3> kTimeOptions = {{
     {"round_target_ms", 2, 1'000, 20, "time in which everyone who waits gets one turn"},
     {"min_slice_us", 200, 50'000, 1'000, "shortest turn; every switch costs about 80 us"},
     {"idle_turn_ms", 10, 10'000, 50, "how long one best-effort program keeps what is left"},
+}};
+inline constexpr std::array<PolicyOption, 4> kFairOptions = {{
+    kTimeOptions[0],
+    kTimeOptions[1],
+    kTimeOptions[2],
+    {"lend_after_ms", 4, 60'000, 500,
+     "after how long without a launch a tenant lends its SMs; below 500 its next launch wakes the "
+     "agent, and waits for them"},
 }};
 
 struct FairOptions {
   Micros min_slice{1'000};  // no slice is shorter, but for the 1 us of best-effort work
   Nanos round_target = std::chrono::milliseconds(20);
   Nanos idle_turn = std::chrono::milliseconds(50);  // GPU time of one background turn
+  Nanos lend_after = PlannedPartition::kIdleAfter;  // see partitions_by_percent()
 
   static FairOptions of(const PolicyOptions& options);
 };

@@ -11,7 +11,11 @@
 
 namespace gpushare {
 
-// In the order of the tenants; of those that have a process with the shim on this GPU.
-std::vector<PlannedPartition> partitions_by_percent(const Snapshot& snapshot);
+// In the order of the tenants; of those that have a process with the shim on this GPU. Each lends
+// when it has launched nothing for `lend_after`. Where that is less than kIdleAfter, as for one
+// whose requests come some tens of milliseconds apart, it has its groups back with its next launch,
+// which waits for them.
+std::vector<PlannedPartition> partitions_by_percent(
+    const Snapshot& snapshot, Nanos lend_after = PlannedPartition::kIdleAfter);
 
 }  // namespace gpushare

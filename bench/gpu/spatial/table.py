@@ -3,12 +3,13 @@
 """Two programs at once on one GPU, shared in each way that there is: table.py BUILD [--out FILE] [--only ROW,...]
 
 Ways: alone; time: the driver's own time slices; mps: NVIDIA's MPS; mps P Q: the same with
-CUDA_MPS_ACTIVE_THREAD_PERCENTAGE; ours P Q: gpushared with sharing = "spatial", sm_percent P and Q; shared: overlap =
-true instead, so that both have all SMs; weights P Q, high: the same with gate = "credit" and these weights, or priority
-= "high" for the first; part: one program under the shim, which moves every quarter of a second into a partition of all SMs and back, because two processes
-differ by more than the partition costs (outside of partitions a stream is the driver's own; in one, a launch takes
-0.1 us longer). Each way is measured for --seconds, after both programs are warm. It needs root, python3 with torch
-and torchvision, and a GPU that nothing else uses.
+CUDA_MPS_ACTIVE_THREAD_PERCENTAGE; ours P Q: gpushared with sharing = "spatial", sm_percent P and Q; lend P Q: the same
+with lend_after_ms = 4 and gate = "credit"; shared: overlap = true instead, so that both have all SMs; weights P Q,
+high: the same with gate = "credit" and these weights, or priority = "high" for the first; part: one program under the
+shim, which moves every quarter of a second into a partition of all SMs and back, because two processes differ by more
+than the partition costs (outside of partitions a stream is the driver's own; in one, a launch takes 0.1 us longer).
+Each way is measured for --seconds, after both programs are warm. It needs root, python3 with torch and torchvision, and
+a GPU that nothing else uses.
 """
 import contextlib
 import json
@@ -24,7 +25,8 @@ ALL_SMS = "ffff"  # the groups of an H200: 15 of 8 SMs and one of 12
 PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs.py"
 SHARED = '[gpu.0]\nsharing = "spatial"\noverlap = true\n{}[tenant.a]\n{}\n[tenant.b]\n{}\n'
 CREDIT = 'gate = "credit"\n'
-CONFIGS = {"ours": TWO_PARTITIONS, "shared": SHARED.format("", "", ""),
+CONFIGS = {"ours": TWO_PARTITIONS,
+           "lend": TWO_PARTITIONS.replace('"spatial"\n', '"spatial"\nlend_after_ms = 4\n' + CREDIT, 1), "shared": SHARED.format("", "", ""),
            "high": SHARED.format(CREDIT, 'priority = "high"', ""),
            "weights": SHARED.format(CREDIT, "weight = {}", "weight = {}")}
 # Each row has the first program, the one beside it, and the ways.
@@ -33,7 +35,8 @@ ROWS = {
     "small beside heavy": (["small"], ["heavy"], ["alone", "time", "mps", "mps 25 75", "ours 25 75"]),
     "small beside copier": (["small"], ["copier"], ["alone", "time", "mps", "mps 25 75", "ours 25 75"]),
     "decoder beside training": (["decoder"], ["resnet"],
-                                ["alone", "time", "mps", "mps 40 60", "ours 30 70", "ours 40 60", "ours 50 50", "high"]),
+                                ["alone", "time", "mps", "mps 40 60", "ours 30 70", "ours 40 60", "ours 50 50",
+                                 "lend 40 60", "high"]),
     "burst beside products": (["burst"], ["products"], ["alone", "mps", "shared", "high"]),
     "tokens beside huge": (["tokens"], ["huge"], ["alone", "mps", "shared", "ours 50 50", "high"]),
     **{f"{one} beside {other}": ([one], [other], ["mps", "shared"])

@@ -41,6 +41,25 @@ PlannedPartition part(std::vector<uint32_t> tenants, uint32_t groups,
   return {.tenants = std::move(tenants), .groups = groups, .idle_after = idle_after};
 }
 
+TEST(PartitionsByPercentLend, AtOnceWhereThatIsAskedFor) {
+  std::vector<TenantView> tenants{{.id = 0, .sm_percent = 40, .has_shim = true},
+                                  {.id = 1, .sm_percent = 60, .has_shim = true}};
+  Snapshot snapshot{.tenants = tenants};
+  snapshot.gpu.geometry.groups = kGroups;
+  for (const PlannedPartition& one : partitions_by_percent(snapshot))
+    EXPECT_FALSE(one.is_returned_at_once) << "its next launches run in what it has kept";
+  for (const PlannedPartition& one :
+       partitions_by_percent(snapshot, std::chrono::milliseconds(4))) {
+    EXPECT_EQ(one.idle_after, std::chrono::milliseconds(4));
+    EXPECT_TRUE(one.is_returned_at_once);
+  }
+  tenants.pop_back();
+  snapshot.tenants = tenants;
+  EXPECT_EQ(partitions_by_percent(snapshot, std::chrono::milliseconds(4)).front().idle_after,
+            Nanos::max())
+      << "there is nobody to lend to";
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Rows, PartitionsByPercent,
     testing::Values(

@@ -200,6 +200,30 @@ TEST_F(SpatialTest, AKernelThatDoesNotEndInItsShareMakesOthersShareTheirs) {
   EXPECT_EQ(rig_.partition(one.tenant, 0).sharers, 2u);
 }
 
+// A service whose requests come 50 ms apart, beside one that always works.
+TEST_F(SpatialTest, WhereThatIsAskedForATenantLendsBetweenTwoRequests) {
+  const auto choice =
+      test::parse("[gpu.0]\nsharing = 'spatial'\nlend_after_ms = 4\n").value().gpu(0).policy;
+  rig_.restart(h200s(1), [&](const GpuView& gpu) { return choice.make(gpu); });
+  Program &service = come(make("a", "40")), &other = come(make("b", "60"));
+  run(100ms, {&service, &other});
+  for (int request = 0; request < 5; ++request) {
+    run(50ms, {&other});
+    EXPECT_EQ(service.groups(), 1);
+    EXPECT_EQ(other.groups(), 15);
+    ASSERT_TRUE(rig_.is_held(service.id)) << "its next launch waits for what it has lent";
+    service.slot->gate = 1;  // as the agent closes it for that
+    service.launch();
+    step();
+    EXPECT_TRUE(service.is_held()) << "the other has not launched since";
+    run(8ms, {&other});
+    EXPECT_FALSE(service.is_held());
+    run(20ms, {&service, &other});
+    EXPECT_EQ(service.groups(), 7);
+    EXPECT_EQ(other.groups(), 9);
+  }
+}
+
 TEST_F(SpatialTest, WhoComesWaitsUntilTheOthersHaveMadeRoom) {
   Program& first = come(make("a", "50"));
   run(50ms, {&first});
