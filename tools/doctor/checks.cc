@@ -9,6 +9,7 @@
 
 #include "shmctl/base/version.h"
 #include "tools/agent/agent_service.h"
+#include "tools/doctor/job_checks.h"
 #include "tools/doctor/limits.h"
 #include "tools/doctor/machine_files.h"
 #include "tools/doctor/module_checks.h"
@@ -234,6 +235,18 @@ bool is_simulated(const DoctorInput& input) {
          input.status->snapshot.agent.is_simulated != 0;
 }
 
+Finding check_jobs(const DoctorInput& input) {
+  if (!input.status) return ok("jobs", "not known");
+  const PlaneSnapshot& snapshot = input.status->snapshot;
+  if (auto rough = find_rough_stop(snapshot)) return *std::move(rough);
+  const bool has_jobs = std::ranges::any_of(snapshot.processes, [](const auto& process) {
+    return process.record.turn != TurnState::kFree;
+  });
+  return ok("jobs", has_jobs ? "those that take turns stop between two iterations, as far as they "
+                               "have shown any"
+                             : "none takes turns");
+}
+
 std::vector<Finding> check_machine(const DoctorInput& input) {
   const MachineFiles files(input.root);
   return {check_kernel(files),         check_btf(files),           check_tracepoints(files),
@@ -241,7 +254,7 @@ std::vector<Finding> check_machine(const DoctorInput& input) {
           check_devices(files, input), check_mps(files, input),    check_cgroup(files),
           check_clock(files),          check_module(files, input), check_unit(files),
           check_socket(files, input),  check_agent(input),         check_region(input),
-          check_privilege(input)};
+          check_privilege(input),      check_jobs(input)};
 }
 
 }  // namespace gpushare

@@ -14,6 +14,31 @@ TEST(Doctor, AHealthyMachineHasNothingToFix) {
   }
 }
 
+TEST(Doctor, NamesJobsThatAreStoppedInMidKernel) {
+  const Machine machine;
+  DoctorInput input = machine.input();
+  auto& processes = input.status->snapshot.processes;
+  ASSERT_FALSE(processes.empty());
+  for (auto& entry : processes) entry.record.turn = TurnState::kFree;
+  EXPECT_EQ(finding(input, "jobs").detail, "none takes turns");
+  ProcessRecord& job = processes.front().record;
+  job.turn = TurnState::kRunning;
+  struct Row {
+    uint64_t service_s, iterations;
+    const char* says;  // nullptr: nothing is wrong
+  };
+  for (const Row& row : {Row{5, 0, nullptr}, Row{60, 0, "no iterations of it are known"},
+                         Row{60, 100, nullptr}, Row{60, 30, "takes 2.0 s"}}) {
+    job.job_service_ns = row.service_s * 1'000'000'000;
+    job.job_iterations = row.iterations;
+    const Finding found = finding(input, "jobs");
+    EXPECT_EQ(found.severity, row.says == nullptr ? Severity::kOk : Severity::kWarning);
+    if (row.says == nullptr) continue;
+    EXPECT_NE(found.detail.find(row.says), std::string::npos) << found.detail;
+    EXPECT_NE(found.fix, "");
+  }
+}
+
 struct Spoilt {
   const char* check;
   const char* removed;  // or nullptr
