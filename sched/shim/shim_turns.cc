@@ -15,9 +15,10 @@ Time ShimTurns::step(Time now, std::span<const Client> clients) {
   Time next = Time::max();
   for (const auto& [key, members] : sets) {
     Priority highest = Priority::kIdle;
-    Nanos longest{};  // launch of one that may have to give way
-    for (const Client* one : members) longest = std::max(longest, 2 * one->runs_on);
     for (const Client* one : members) {
+      Nanos longest{};  // launch of one that has to give way to it
+      for (const Client* other : members)
+        if (other->priority < one->priority) longest = std::max(longest, 2 * other->runs_on);
       const bool is_soon = comes_back_soon(*one, longest);
       if (one->is_at_work || is_soon) highest = std::max(highest, one->priority);
       if (is_soon) next = std::min(next, now + 2 * one->rests - one->rested);

@@ -132,6 +132,8 @@ TEST_F(ShimTurnsTest, WhoIsBackBeforeALaunchCouldEndIsWaitedFor) {
   high.rested = 300us;
   low.runs_on = 50us;
   EXPECT_FALSE(is_shut({high, low}, 2)) << "a short kernel ends before";
+  high.runs_on = 6ms;
+  EXPECT_FALSE(is_shut({high, low}, 2)) << "however long its own kernels take";
   low.runs_on = 6ms;
   high.rests = 0ns;
   high.rested = 0ns;
