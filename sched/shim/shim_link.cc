@@ -361,9 +361,9 @@ Time ShimLink::take_turns(Time now) {
   }
   std::erase_if(work_, [&](const auto& entry) { return host_->find(entry.first) == nullptr; });
   const Time next = turns_.step(now, sharing_);
-  for (const ShimTurns::Client& one : sharing_)
-    host_->find(one.process)
-        ->credit.tells.store(turns_.is_heard(one.process) ? 1 : 0, std::memory_order_relaxed);
+  for (const ShimClient& client : spatial_.clients())
+    client.slot->credit.tells.store(turns_.is_heard(client.process) ? 1 : 0,
+                                    std::memory_order_relaxed);
   return next;
 }
 

@@ -105,10 +105,11 @@ void GpuPartitions::read(Time now, std::span<const ShimClient> clients) {
       if (own.applied.load(std::memory_order_acquire) == word) return true;
       if (client.said.waits > 0 && client.said.launches > 0) return false;
       if (client.lends && client.said.is_at_gate) return true;
+      const Nanos quiet = client.lends ? kQuietAtGate : kQuiet;
       const bool has_work =
           own.follows.load(std::memory_order_relaxed) == ShimFollows::kWorkRemains ||
           client.has_work_in_line;
-      return now - std::max(at, client.last_call) >= (has_work ? kQuietWithWork : kQuiet);
+      return now - std::max(at, client.last_call) >= (has_work ? kQuietWithWork : quiet);
     });
     if (is_confirmed) sets_.confirm(tenant, assigned);
     return is_confirmed;
@@ -119,41 +120,58 @@ void GpuPartitions::read(Time now, std::span<const ShimClient> clients) {
 std::vector<PlannedSet> GpuPartitions::present(Time now, std::span<const PlannedPartition> planned,
                                                std::span<const ShimClient> clients) {
   std::map<uint32_t, Time> launched;   // by tenant, the last one
+  std::map<uint32_t, Nanos> lines;     // by tenant, how long what it usually has in line takes
   std::map<uint32_t, uint32_t> least;  // by tenant, groups
   std::map<uint32_t, SetNeeds> needs;  // by tenant
   for (const ShimClient& client : clients) {
     if (!concerns(client)) continue;
     Time& last = launched[client.tenant];
     last = std::max(last, client.last_launch);
+    const uint64_t line = client.slot->drains[place_].ns.load(std::memory_order_relaxed);
+    if (line <= static_cast<uint64_t>(Exchange::kLongestDrain.count()))
+      lines[client.tenant] = std::max(lines[client.tenant], Nanos(static_cast<int64_t>(line)));
     least[client.tenant] = std::max(least[client.tenant], groups_of_least(client.least, geometry_));
     raise(needs[client.tenant], {.at_once = groups_of_sms(client.least.sms, geometry_),
                                  .wished = groups_of_sms(client.least.wished_sms, geometry_)});
   }
   std::vector<PlannedSet> sets;
   std::vector<SetNeeds> needs_of_sets;
+  std::set<uint32_t> returned;  // tenants that have at once what they have lent
   lenders_.clear();
+  next_idle_ = Time::max();
   for (const PlannedPartition& partition : planned) {
     PlannedSet set{.tenants = {},
                    .groups = partition.groups,
                    .is_idle = true,
                    .can_borrow = partition.can_borrow};
     SetNeeds needs_of_set;
+    Time idle_at{};
     for (const uint32_t tenant : partition.tenants) {
       const auto last = launched.find(tenant);
       if (last == launched.end()) continue;
       set.tenants.push_back(tenant);
       set.least = std::max(set.least, least[tenant]);
       raise(needs_of_set, needs[tenant]);
-      set.is_idle = set.is_idle && now - last->second >= partition.idle_after;
+      // What runs on while it launches nothing is work, too, as far as it is known.
+      const Nanos line = partition.is_returned_at_once ? lines[tenant] : Nanos{};
+      const bool lends = partition.idle_after < Nanos::max();
+      idle_at = std::max(idle_at, lends ? last->second + partition.idle_after + line : Time::max());
     }
-    if (set.is_idle && partition.is_returned_at_once)
-      lenders_.insert(set.tenants.begin(), set.tenants.end());
     if (set.tenants.empty()) continue;
+    set.is_idle = now >= idle_at;
+    if (partition.is_returned_at_once) {
+      returned.insert(set.tenants.begin(), set.tenants.end());
+      if (!set.is_idle) next_idle_ = std::min(next_idle_, idle_at);
+    }
     sets.push_back(std::move(set));
     needs_of_sets.push_back(needs_of_set);
   }
   grant_needs(sets, std::move(needs_of_sets), geometry_.groups);
   share_what_does_not_fit(sets, geometry_.groups);
+  for (const PlannedSet& set : sets)
+    for (const uint32_t tenant : set.tenants)
+      if (set.is_idle && set.least < set.groups && returned.contains(tenant))
+        lenders_.insert(tenant);
   return sets;
 }
 

@@ -66,6 +66,8 @@ struct TenantPartition {
 class GpuPartitions {
  public:
   static constexpr Nanos kQuiet = std::chrono::milliseconds(20);
+  // The same for one whose gate was closed before: only a launch that was under way may come.
+  static constexpr Nanos kQuietAtGate = std::chrono::milliseconds(4);
   // The same for one whose work runs on where it was when it was last seen, or waits there.
   static constexpr Nanos kQuietWithWork = std::chrono::seconds(5);
   // While assignments are younger than this, an answer may come at any moment.
@@ -101,6 +103,9 @@ class GpuPartitions {
   bool is_awaited(Time now) const;
   // When a tenant is told what it was assigned before; Time::max(): none is.
   Time next_telling() const { return exchange_.next(); }
+  // When the first tenant that has at once what it has lent will be idle, if it launches nothing
+  // until then; Time::max(): there is none.
+  Time next_idle() const { return next_idle_; }
   // Whether all have confirmed, and have what was planned.
   bool is_settled() const { return sets_.is_settled(); }
 
@@ -124,6 +129,7 @@ class GpuPartitions {
   Exchange exchange_;
   std::vector<PlannedSet> planned_;  // that holds
   std::set<uint32_t> lenders_;
+  Time next_idle_ = Time::max();
   std::map<uint32_t, SetSize> sizes_;  // by tenant
   std::map<uint32_t, Time> told_at_;   // of assignments on their way, by tenant
   std::map<uint32_t, ShimFollows> follows_;

@@ -8,6 +8,8 @@
 #include <span>
 #include <utility>
 
+#include "sched/spatial/group_division.h"
+
 namespace gpushare {
 namespace {
 
@@ -19,10 +21,46 @@ void join(PlannedSet& set, PlannedSet&& other, uint32_t groups) {
   set.can_borrow = set.can_borrow || other.can_borrow;
 }
 
-uint32_t planned_by(std::span<const PlannedSet> sets) {
+uint32_t planned_of(const PlannedSet& set) { return std::max(set.groups, set.least); }
+
+uint32_t planned_beside(std::span<const PlannedSet> sets, size_t place) {
   uint32_t sum = 0;
-  for (const PlannedSet& set : sets) sum += set.groups;
+  for (size_t i = 0; i < sets.size(); ++i)
+    if (i != place) sum += planned_of(sets[i]);
   return sum;
+}
+
+// What each gets of it where more is planned than there is.
+void scale_down(std::vector<PlannedSet>& sets, uint32_t groups) {
+  if (sets.empty() || planned_beside(sets, sets.size()) <= groups) return;
+  std::vector<uint32_t> demands, least;
+  for (const PlannedSet& set : sets) {
+    demands.push_back(planned_of(set));
+    least.push_back(set.least);
+  }
+  const std::vector<uint32_t> shares = divide_in_proportion(groups, demands, least);
+  for (size_t i = 0; i < sets.size(); ++i) sets[i].groups = std::max(shares[i], 1U);
+}
+
+// What is needed at once beyond what a set is entitled to, and nobody else is not.
+void join_for_needs(std::vector<PlannedSet>& sets, std::vector<SetNeeds>& needs, uint32_t groups) {
+  for (size_t i = 0; i < sets.size(); ++i) {
+    const auto at_once = [&] { return std::min(needs[i].at_once, groups); };
+    while (sets.size() > 1 && at_once() > planned_of(sets[i]) &&
+           at_once() + planned_beside(sets, i) > groups) {
+      size_t largest = i == 0 ? 1 : 0;
+      for (size_t other = 0; other < sets.size(); ++other)
+        if (other != i && sets[other].groups > sets[largest].groups) largest = other;
+      join(sets[i], std::move(sets[largest]), groups);
+      needs[i].wished = std::max(needs[i].wished, needs[largest].wished);
+      needs[i].at_once = std::max(needs[i].at_once, needs[largest].at_once);
+      sets.erase(sets.begin() + static_cast<std::ptrdiff_t>(largest));
+      needs.erase(needs.begin() + static_cast<std::ptrdiff_t>(largest));
+      if (largest < i) --i;
+    }
+    sets[i].groups = std::max(sets[i].groups, at_once());
+    sets[i].least = std::max(sets[i].least, at_once());
+  }
 }
 
 }  // namespace
@@ -46,28 +84,15 @@ uint32_t groups_of_sms(uint32_t sms, const SmGeometry& geometry) {
 }
 
 void grant_needs(std::vector<PlannedSet>& sets, std::vector<SetNeeds> needs, uint32_t groups) {
+  const bool is_any_at_once =
+      std::ranges::any_of(needs, [](const SetNeeds& one) { return one.at_once > 0; });
+  if (is_any_at_once) {
+    scale_down(sets, groups);
+    join_for_needs(sets, needs, groups);
+  }
   for (size_t i = 0; i < sets.size(); ++i) {
-    const auto at_once = [&] { return std::min(needs[i].at_once, groups); };
-    const auto has_room = [&] {
-      const uint32_t others = planned_by(sets) - sets[i].groups;
-      const uint32_t share = sets[i].groups * groups / std::max(others + sets[i].groups, groups);
-      return at_once() <= share || at_once() + others <= groups;
-    };
-    while (sets.size() > 1 && !has_room()) {
-      size_t largest = i == 0 ? 1 : 0;
-      for (size_t other = 0; other < sets.size(); ++other)
-        if (other != i && sets[other].groups > sets[largest].groups) largest = other;
-      join(sets[i], std::move(sets[largest]), groups);
-      needs[i].wished = std::max(needs[i].wished, needs[largest].wished);
-      needs[i].at_once = std::max(needs[i].at_once, needs[largest].at_once);
-      sets.erase(sets.begin() + static_cast<std::ptrdiff_t>(largest));
-      needs.erase(needs.begin() + static_cast<std::ptrdiff_t>(largest));
-      if (largest < i) --i;
-    }
-    const uint32_t others = std::min(planned_by(sets) - sets[i].groups, groups);
-    const uint32_t most = std::max(needs[i].wished, needs[i].at_once);
-    sets[i].groups = std::max(sets[i].groups, std::min(most, groups - others));
-    sets[i].least = std::max(sets[i].least, at_once());
+    const uint32_t others = std::min(planned_beside(sets, i), groups);
+    sets[i].groups = std::max(sets[i].groups, std::min(needs[i].wished, groups - others));
   }
 }
 

@@ -149,12 +149,15 @@ bool SmPartition::has_most(const Holder& holder) const {
                               [&](const Holder& other) { return other.target > holder.target; });
 }
 
-// Before the holder gives up groups: the larger last one goes first where another is to have more,
-// and is not kept alone.
+// Before the holder gives up groups: the larger last one goes first where another grows and is to
+// have more, and is not kept alone.
 void SmPartition::order_last_group(Holder& holder) const {
   const auto last = std::ranges::find(holder.groups, geometry_.groups - 1);
   if (!geometry_.is_last_larger() || last == holder.groups.end()) return;
-  if (holder.target == 1 || !has_most(holder)) std::rotate(last, last + 1, holder.groups.end());
+  const bool goes_to_another = std::ranges::any_of(holders_, [&](const Holder& other) {
+    return other.target > holder.target && other.target > other.groups.size();
+  });
+  if (holder.target == 1 || goes_to_another) std::rotate(last, last + 1, holder.groups.end());
 }
 
 void SmPartition::grow(Holder& holder, uint32_t by, SmGroups& free) {

@@ -198,6 +198,8 @@ Time Spatial::finish(Time now, const IsNamed& stays_closed) {
   Nanos look = let_in(now, stays_closed);
   for (const GpuPartitions& gpu : gpus_) {
     if (!gpu.is_settled()) look = std::min(look, gpu.is_awaited(now) ? kBusyLook : kFirstLook);
+    if (const Time then = gpu.next_idle(); then != Time::max())
+      look = std::min(look, std::max<Nanos>(then - now, kBusyLook));
     if (const Time then = gpu.next_telling(); then != Time::max())
       look = std::min(look, std::max(then - now, Nanos{}));
   }

@@ -294,11 +294,12 @@ void Publisher::publish_partitions(uint32_t tenant, TenantRecord& record) const 
 // What is wrong with this process goes before what is so with every client of MPS.
 std::string Publisher::note_of(const MemberKey& key, const Member& member,
                                const Enforcer::State& enforced) const {
-  if (enforced.is_frozen) return member.reason;
-  if (!enforced.can_control || !enforced.can_set_slice) return enforced.note;
+  if (enforced.is_frozen && !member.reason.empty()) return member.reason;
+  const bool is_refused = !enforced.can_control || !enforced.can_set_slice;
+  if (is_refused && !enforced.is_frozen) return enforced.note;
   if (std::string note = state_.interference.note_of(key.first); !note.empty()) return note;
   std::string note = outside_.shims == nullptr ? "" : outside_.shims->note(key.first);
-  return note.empty() ? enforced.note : note;
+  return note.empty() && !enforced.is_frozen ? enforced.note : note;
 }
 
 void Publisher::publish_processes(Time now) {

@@ -16,14 +16,15 @@ struct Settings {
   std::string how = "plain";
 
   explicit Settings(Flags& flags) {
-    flags.add("--launches", &launches, "kernels, one after the other", "--blocks", &blocks,
-              "of a kernel; 0: as many as the driver says that fit", "--small", &small,
-              "first so many kernels of one block", "--how", &how,
-              "plain, cooperative, or clusters of two blocks", "--pause-us", &pause_us,
-              "between two kernels");
+    flags.add(
+        "--launches", &launches, "kernels, one after the other", "--blocks", &blocks,
+        "of a kernel; 0: as many as the driver says that fit", "--small", &small,
+        "first so many kernels of one block", "--how", &how,
+        "plain, cooperative, configured (the same by an attribute), or clusters of two blocks",
+        "--pause-us", &pause_us, "between two kernels");
     flags.parse(&device);
-    if (how != "plain" && how != "cooperative" && how != "clusters")
-      flags.fail("--how is plain, cooperative or clusters");
+    if (how != "plain" && how != "cooperative" && how != "configured" && how != "clusters")
+      flags.fail("--how is plain, cooperative, configured or clusters");
   }
 };
 
@@ -39,8 +40,14 @@ class Meeting {
     if (how_ == "cooperative")
       check(cuLaunchCooperativeKernel(kernel_, blocks, 1, 1, kThreads, 1, 1, 0, stream_, pointers),
             "cuLaunchCooperativeKernel");
+    else if (how_ == "configured")
+      launch_with({.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .pad = {}, .value = {.cooperative = 1}},
+                  blocks, pointers);
     else if (how_ == "clusters")
-      launch_clusters(blocks, pointers);
+      launch_with({.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                   .pad = {},
+                   .value = {.clusterDim = {blocks % 2 == 0 ? 2U : 1U, 1, 1}}},
+                  blocks, pointers);
     else
       check(cuLaunchKernel(kernel_, blocks, 1, 1, kThreads, 1, 1, 0, stream_, pointers, nullptr),
             "cuLaunchKernel");
@@ -56,10 +63,8 @@ class Meeting {
   }
 
  private:
-  void launch_clusters(unsigned blocks, void** pointers) {
-    CUlaunchAttribute clusters{.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .pad = {}, .value = {}};
-    clusters.value.clusterDim = {blocks % 2 == 0 ? 2U : 1U, 1, 1};
-    const CUlaunchConfig config{blocks, 1, 1, kThreads, 1, 1, 0, stream_, &clusters, 1};
+  void launch_with(CUlaunchAttribute attribute, unsigned blocks, void** pointers) {
+    const CUlaunchConfig config{blocks, 1, 1, kThreads, 1, 1, 0, stream_, &attribute, 1};
     check(cuLaunchKernelEx(&config, kernel_, pointers, nullptr), "cuLaunchKernelEx");
   }
 

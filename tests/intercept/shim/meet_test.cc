@@ -72,13 +72,15 @@ TEST_F(Meet, WhatHasEndedNeedsNothing) {
 }
 
 TEST_F(Meet, ACooperativeLaunchThatDoesNotFitRunsAtHomeAndIsSaid) {
-  ShimRig rig(kShimPartitions, {{kPci, kTwoGroups}});
-  const auto program = start({"meet", "--how", "cooperative", "--small", "5", "--launches",
-                              "1000000", "--blocks", kAllBlocks, "--pause-us", "1000"},
-                             &rig);
-  ASSERT_TRUE(rig.launches_beyond(20));
-  EXPECT_EQ(said(rig, *program, &ShimNeeds::refused_sms), kSmsOfGpu);
-  EXPECT_FALSE(program->has_ended());
+  for (const char* how : {"cooperative", "configured"}) {
+    ShimRig rig(kShimPartitions, {{kPci, kTwoGroups}});
+    const auto program = start({"meet", "--how", how, "--small", "5", "--launches", "1000000",
+                                "--blocks", kAllBlocks, "--pause-us", "1000"},
+                               &rig);
+    ASSERT_TRUE(rig.launches_beyond(20)) << how;
+    EXPECT_EQ(said(rig, *program, &ShimNeeds::refused_sms), kSmsOfGpu) << how;
+    EXPECT_FALSE(program->has_ended()) << how;
+  }
 }
 
 // Seen on an H100 with cuBLAS and cuDNN: the agent took it for a kernel that needs all SMs at once.

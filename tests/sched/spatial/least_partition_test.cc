@@ -89,8 +89,15 @@ TEST(LeastPartition, NobodyLosesItsShareToWhatAnotherNeeds) {
   EXPECT_EQ(granted({a, b}, {{}, {.at_once = 15}}), "2+1:16/15");
   EXPECT_EQ(granted({a, c}, {{}, {.at_once = 9}}), "1:7/1 3:9/9") << "what nobody else has";
   EXPECT_EQ(granted({c, a, d}, {{.at_once = 8}, {}, {}}), "3+1:9/8 4:6/1");
-  EXPECT_EQ(granted({c, a, b}, {{.at_once = 12}, {}, {}}), "3+2+1:16/12");
   EXPECT_EQ(granted({b, b}, {{.at_once = 9}, {}}), "2+2:16/9") << "it gets 8 of what is planned";
+  const PlannedSet all{.tenants = {5}, .groups = 16}, quarter{.tenants = {6}, .groups = 4},
+      half_at_least{.tenants = {7}, .groups = 2, .least = 9};
+  EXPECT_EQ(granted({all, all, all}, {{.at_once = 10}, {}, {}}), "5+5:11/10 5:5/1");
+  EXPECT_EQ(granted({quarter, quarter}, {{.wished = 12}, {.at_once = 8}}), "6:8/1 6:8/8");
+  EXPECT_EQ(granted({quarter, quarter}, {{.at_once = 8}, {.wished = 12}}), "6:8/8 6:8/1")
+      << "a wish does not come before a need";
+  EXPECT_EQ(granted({a, half_at_least, quarter}, {{.wished = 16}, {}, {}}), "1:7/1 7:2/9 6:4/1")
+      << "what is asked for with sm_min is another's, too";
   EXPECT_EQ(granted({c, a, b}, {{}, {}, {.at_once = 99}}), "2+1+3:16/16");
   EXPECT_EQ(granted({c, a, b}, {{.at_once = 16}, {.at_once = 16}, {}}), "3+2+1:16/16");
 }

@@ -83,6 +83,24 @@ TEST(Partition, WhoHadAllGivesTheLargerGroupToWhoIsToHaveMore) {
   EXPECT_EQ(h200.sms_of(partition.in_use(2)), 76u);
 }
 
+TEST(Partition, WhoComesLastIsNotGivenTheLargerGroupAlone) {
+  const SmGeometry h200;
+  SmPartition partition(h200);
+  Planned planned{{.holder = 2, .groups = 6}};
+  const auto come = [&] {
+    partition.plan(planned);
+    settle(partition);
+  };
+  come();
+  planned.insert(planned.begin(), {.holder = 1, .groups = 6});
+  come();
+  ASSERT_EQ(partition.in_use(2) & h200.last(), h200.last());
+  planned.push_back({.holder = 3, .groups = 1});
+  come();
+  EXPECT_EQ(count(partition.in_use(3)), 1);
+  EXPECT_NE(partition.in_use(3), h200.last());
+}
+
 TEST(Partition, TheLargerGroupIsAPartitionOfItsOwnOnlyWhereNoOtherIsFree) {
   const SmGeometry h200;
   SmPartition partition(h200);
