@@ -116,46 +116,46 @@ void GpuPartitions::read(Time now, std::span<const ShimClient> clients) {
   });
 }
 
-// A partition is idle when all of its tenants are, and none is smaller than a process in it needs.
-std::vector<PlannedSet> GpuPartitions::present(Time now, std::span<const PlannedPartition> planned,
-                                               std::span<const ShimClient> clients) {
-  std::map<uint32_t, Time> launched;   // by tenant, the last one
-  std::map<uint32_t, Nanos> lines;     // by tenant, how long what it usually has in line takes
-  std::map<uint32_t, uint32_t> least;  // by tenant, groups
-  std::map<uint32_t, SetNeeds> needs;  // by tenant
+std::map<uint32_t, GpuPartitions::Tenant> GpuPartitions::tenants_of(
+    std::span<const ShimClient> clients) const {
+  std::map<uint32_t, Tenant> tenants;
   for (const ShimClient& client : clients) {
     if (!concerns(client)) continue;
-    Time& last = launched[client.tenant];
-    last = std::max(last, client.last_launch);
+    Tenant& tenant = tenants[client.tenant];
+    tenant.last_launch = std::max(tenant.last_launch, client.last_launch);
     const uint64_t line = client.slot->drains[place_].ns.load(std::memory_order_relaxed);
     if (line <= static_cast<uint64_t>(Exchange::kLongestDrain.count()))
-      lines[client.tenant] = std::max(lines[client.tenant], Nanos(static_cast<int64_t>(line)));
-    least[client.tenant] = std::max(least[client.tenant], groups_of_least(client.least, geometry_));
-    raise(needs[client.tenant], {.at_once = groups_of_sms(client.least.sms, geometry_),
-                                 .wished = groups_of_sms(client.least.wished_sms, geometry_)});
+      tenant.line = std::max(tenant.line, Nanos(static_cast<int64_t>(line)));
+    tenant.least = std::max(tenant.least, groups_of_least(client.least, geometry_));
+    raise(tenant.needs, {.at_once = groups_of_sms(client.least.sms, geometry_),
+                         .wished = groups_of_sms(client.least.wished_sms, geometry_)});
   }
+  return tenants;
+}
+
+// A partition is idle when all of its tenants are, and none is smaller than a process in it needs.
+// What runs on while it launches nothing is work, too, as far as it is known.
+std::vector<PlannedSet> GpuPartitions::present(Time now, std::span<const PlannedPartition> planned,
+                                               std::span<const ShimClient> clients) {
+  const std::map<uint32_t, Tenant> tenants = tenants_of(clients);
   std::vector<PlannedSet> sets;
-  std::vector<SetNeeds> needs_of_sets;
+  std::vector<SetNeeds> needs;
   std::set<uint32_t> returned;  // tenants that have at once what they have lent
-  lenders_.clear();
   next_idle_ = Time::max();
   for (const PlannedPartition& partition : planned) {
-    PlannedSet set{.tenants = {},
-                   .groups = partition.groups,
-                   .is_idle = true,
-                   .can_borrow = partition.can_borrow};
+    PlannedSet set{.tenants = {}, .groups = partition.groups, .can_borrow = partition.can_borrow};
     SetNeeds needs_of_set;
-    Time idle_at{};
-    for (const uint32_t tenant : partition.tenants) {
-      const auto last = launched.find(tenant);
-      if (last == launched.end()) continue;
-      set.tenants.push_back(tenant);
-      set.least = std::max(set.least, least[tenant]);
-      raise(needs_of_set, needs[tenant]);
-      // What runs on while it launches nothing is work, too, as far as it is known.
-      const Nanos line = partition.is_returned_at_once ? lines[tenant] : Nanos{};
-      const bool lends = partition.idle_after < Nanos::max();
-      idle_at = std::max(idle_at, lends ? last->second + partition.idle_after + line : Time::max());
+    Time idle_at = partition.idle_after == Nanos::max() ? Time::max() : Time{};
+    for (const uint32_t id : partition.tenants) {
+      const auto tenant = tenants.find(id);
+      if (tenant == tenants.end()) continue;
+      const auto& [last_launch, line, least, own_needs] = tenant->second;
+      set.tenants.push_back(id);
+      set.least = std::max(set.least, least);
+      raise(needs_of_set, own_needs);
+      if (idle_at == Time::max()) continue;
+      const Nanos works_on = partition.is_returned_at_once ? line : Nanos{};
+      idle_at = std::max(idle_at, last_launch + partition.idle_after + works_on);
     }
     if (set.tenants.empty()) continue;
     set.is_idle = now >= idle_at;
@@ -164,15 +164,22 @@ std::vector<PlannedSet> GpuPartitions::present(Time now, std::span<const Planned
       if (!set.is_idle) next_idle_ = std::min(next_idle_, idle_at);
     }
     sets.push_back(std::move(set));
-    needs_of_sets.push_back(needs_of_set);
+    needs.push_back(needs_of_set);
   }
-  grant_needs(sets, std::move(needs_of_sets), geometry_.groups);
+  grant_needs(sets, std::move(needs), geometry_.groups);
   share_what_does_not_fit(sets, geometry_.groups);
+  note_lenders(sets, returned);
+  return sets;
+}
+
+// Who keeps all that it has lends nothing.
+void GpuPartitions::note_lenders(std::span<const PlannedSet> sets,
+                                 const std::set<uint32_t>& returned) {
+  lenders_.clear();
   for (const PlannedSet& set : sets)
     for (const uint32_t tenant : set.tenants)
       if (set.is_idle && set.least < set.groups && returned.contains(tenant))
         lenders_.insert(tenant);
-  return sets;
 }
 
 void GpuPartitions::apply(Time now, std::span<const PlannedPartition> planned,

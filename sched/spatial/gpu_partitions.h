@@ -110,8 +110,17 @@ class GpuPartitions {
   bool is_settled() const { return sets_.is_settled(); }
 
  private:
+  // Of one tenant, by what its processes on this GPU say.
+  struct Tenant {
+    Time last_launch{};
+    Nanos line{};        // how long what it usually has in line takes
+    uint32_t least = 1;  // groups
+    SetNeeds needs;
+  };
+  std::map<uint32_t, Tenant> tenants_of(std::span<const ShimClient> clients) const;
   std::vector<PlannedSet> present(Time now, std::span<const PlannedPartition> planned,
                                   std::span<const ShimClient> clients);
+  void note_lenders(std::span<const PlannedSet> sets, const std::set<uint32_t>& returned);
   void read_places(Time now, std::span<const ShimClient> clients);
   void begin_exchange(Time now, std::span<const Assignment> told,
                       std::span<const ShimClient> clients);

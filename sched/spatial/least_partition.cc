@@ -42,7 +42,7 @@ void scale_down(std::vector<PlannedSet>& sets, uint32_t groups) {
   for (size_t i = 0; i < sets.size(); ++i) sets[i].groups = std::max(shares[i], 1U);
 }
 
-// What is needed at once beyond what a set is entitled to, and nobody else is not.
+// Gives each set what it needs at once: what nobody else is entitled to, or else sets are joined.
 void join_for_needs(std::vector<PlannedSet>& sets, std::vector<SetNeeds>& needs, uint32_t groups) {
   for (size_t i = 0; i < sets.size(); ++i) {
     const auto at_once = [&] { return std::min(needs[i].at_once, groups); };
