@@ -189,7 +189,18 @@ Time Conductor::next(Time now) const {
     rivals += turn.state() != TurnState::kFree ? 1 : 0;
     next = std::min(next, turn.next(now));
   }
+  if (is_gap_due(now)) next = std::min(next, now + kGapLook);
   return rivals > 1 ? next : Time::max();
+}
+
+// Who was let in has not been seen to begin an iteration: the next one begins soon, where they are
+// short, and then it is not known any more when the first one did.
+bool Conductor::is_gap_due(Time now) const {
+  return std::ranges::any_of(handovers_, [&](const auto& entry) {
+    const JobTurn* const turn = find(entry.second.next);
+    return entry.second.last != 0 && turn != nullptr && turn->state() == TurnState::kRunning &&
+           now - turn->since() < kGapLooks;
+  });
 }
 
 }  // namespace gpushare

@@ -69,6 +69,11 @@ class Conductor {
   bool is_named(uint64_t job) const;
   bool may_enter(const Job& job, Time now) const;
   bool has_turn(const Job& job) const;
+  // Looks so far apart, for so long after a hand-over, see when the next job's first iteration
+  // begins, if they take at least as long as two looks are apart.
+  static constexpr Nanos kGapLook = std::chrono::milliseconds(1);
+  static constexpr Nanos kGapLooks = std::chrono::milliseconds(20);
+  bool is_gap_due(Time now) const;
   void let_in(const Job& job, JobTurn& turn, Time now);
   void note_gaps();
 

@@ -172,6 +172,32 @@ TEST_F(ConductorTest, ATurnIsHandedOverWhenTheLastOneStandsAndTheGapIsMeasured) 
   EXPECT_GT(conductor_.gaps(0).at(500), 0ns);
 }
 
+// As the agent does; it looked again after 10 ms, when short iterations had begun several times.
+TEST_F(ConductorTest, TheGapIsMeasuredByLooksThatAreAskedFor) {
+  order_two();
+  for (Programs::Program& each : programs_.all) each.iteration = 3ms;
+  step_for(100ms);
+  Time next{};
+  std::size_t standing = 0;
+  for (int turn = 0; turn < 100; ++turn) {
+    order(0, turn % 2 == 0 ? std::vector<uint64_t>{2, 1} : std::vector<uint64_t>{1, 2});
+    step();
+    for (const Time end = programs_.now + 50ms; programs_.now < end;) {
+      programs_.live();
+      const auto stands = static_cast<std::size_t>(std::ranges::count_if(
+          programs_.all, [](const auto& each) { return each.look.at_boundary.has_value(); }));
+      const bool is_woken = stands > std::exchange(standing, stands);
+      if (!is_woken && programs_.now < next) continue;
+      conductor_.look(programs_.now, programs_.jobs());
+      conductor_.decide(programs_.now);
+      programs_.obey(conductor_.holds());
+      next = conductor_.next(programs_.now);
+    }
+  }
+  EXPECT_GE(conductor_.gaps(0).count(), 95u);
+  EXPECT_LE(conductor_.gaps(0).missed(), 5u);
+}
+
 TEST_F(ConductorTest, WhoseIterationsAreEvenIsFollowedWithoutAGap) {
   order_two();
   programs_.step = 50us;
