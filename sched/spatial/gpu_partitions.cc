@@ -23,11 +23,6 @@ SmGroups groups_of(uint64_t word, const SmGeometry& geometry) {
 // So long after the last launch that left its partition this is shown.
 constexpr Nanos kShownFor = std::chrono::seconds(5);
 
-void raise(SetNeeds& needs, const SetNeeds& by) {
-  needs = {.at_once = std::max(needs.at_once, by.at_once),
-           .wished = std::max(needs.wished, by.wished)};
-}
-
 template <class Word, class Value>
 void put(Word& word, Value value) {
   if (word.load(std::memory_order_relaxed) != value) word.store(value, std::memory_order_relaxed);

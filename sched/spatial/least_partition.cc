@@ -52,8 +52,7 @@ void join_for_needs(std::vector<PlannedSet>& sets, std::vector<SetNeeds>& needs,
       for (size_t other = 0; other < sets.size(); ++other)
         if (other != i && sets[other].groups > sets[largest].groups) largest = other;
       join(sets[i], std::move(sets[largest]), groups);
-      needs[i].wished = std::max(needs[i].wished, needs[largest].wished);
-      needs[i].at_once = std::max(needs[i].at_once, needs[largest].at_once);
+      raise(needs[i], needs[largest]);
       sets.erase(sets.begin() + static_cast<std::ptrdiff_t>(largest));
       needs.erase(needs.begin() + static_cast<std::ptrdiff_t>(largest));
       if (largest < i) --i;
@@ -64,6 +63,11 @@ void join_for_needs(std::vector<PlannedSet>& sets, std::vector<SetNeeds>& needs,
 }
 
 }  // namespace
+
+void raise(SetNeeds& needs, const SetNeeds& by) {
+  needs = {.at_once = std::max(needs.at_once, by.at_once),
+           .wished = std::max(needs.wished, by.wished)};
+}
 
 LeastPartition shown_partition(const TenantSettings& settings) {
   if (!settings.sm_shown) return {};

@@ -38,6 +38,8 @@ struct SetNeeds {
   uint32_t at_once = 0;  // or a kernel never ends
   uint32_t wished = 0;
 };
+// Of each of the two the larger one.
+void raise(SetNeeds& needs, const SetNeeds& by);
 
 // Nobody loses what it is entitled to, because another's kernel needs it: a set gets groups that no
 // other set is entitled to. For what it needs at once beyond that it is joined with others, those

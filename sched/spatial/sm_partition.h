@@ -53,14 +53,14 @@ struct Assignment {
 //   4. Every holder that fits has at least one group, also while it lends the others: it can always
 //      launch, and what it lent comes back in one round of assignments.
 //   5. Nothing moves but what must: a holder gives up what it got last (but see 7), and never
-//   swaps.
+//      swaps.
 //   6. A holder is told to use no fewer groups than its least: one that has fewer waits until as
 //      many are free at once.
 //   7. A last group that is larger than the others goes first to the holder that is to have most:
 //      for the others it would be too much. One that shrinks gives it up first, if another grows
-//      and is to have more. It is not given to a holder with no other group while
-//      another one is free, nor kept by one that keeps one: it has what was left of several parts
-//      of the GPU, and alone it takes no clusters of blocks (docs/driver-facts.md).
+//      and is to have more. It is not given to a holder with no other group while another one is
+//      free, nor kept by one that keeps one: it has what was left of several parts of the GPU, and
+//      alone it takes no clusters of blocks (docs/driver-facts.md).
 class SmPartition {
  public:
   explicit SmPartition(const SmGeometry& geometry);

@@ -26,7 +26,8 @@ PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs.py"
 SHARED = '[gpu.0]\nsharing = "spatial"\noverlap = true\n{}[tenant.a]\n{}\n[tenant.b]\n{}\n'
 CREDIT = 'gate = "credit"\n'
 CONFIGS = {"ours": TWO_PARTITIONS,
-           "lend": TWO_PARTITIONS.replace('"spatial"\n', '"spatial"\nlend_after_ms = 4\n' + CREDIT, 1), "shared": SHARED.format("", "", ""),
+           "lend": TWO_PARTITIONS.replace('"spatial"\n', '"spatial"\nlend_after_ms = 4\n' + CREDIT, 1),
+           "shared": SHARED.format("", "", ""),
            "high": SHARED.format(CREDIT, 'priority = "high"', ""),
            "weights": SHARED.format(CREDIT, "weight = {}", "weight = {}")}
 # Each row has the first program, the one beside it, and the ways.
