@@ -64,7 +64,7 @@ run_tests() {
         program=${BASH_REMATCH[1]}
         export GTEST_SHARD_INDEX=${BASH_REMATCH[2]} GTEST_TOTAL_SHARDS=${BASH_REMATCH[3]}
       fi
-      "${before_each[@]}" timeout 600 "$program" --gtest_filter="$filter" >"$log.log" 2>&1
+      "${before_each[@]}" timeout 1800 "$program" --gtest_filter="$filter" >"$log.log" 2>&1
       echo $? >"$log.status"
     ) &
     pids[$!]=1
@@ -135,7 +135,7 @@ build_stages() {
 fuzzers() { find "$build/san-address-undefined/bin/fuzz" -maxdepth 1 -type f -executable 2>/dev/null | sort; }
 
 # Each leaves a log and a status, as a test program does. Two at a time: the machine that this is made for has two cores.
-# In idle time an input may take long that is quick.
+# In idle time an input may take long that is quick, and so may the end of one that has found nothing.
 run_fuzzers() {
   local program log
   for program in $(fuzzers); do
@@ -143,7 +143,7 @@ run_fuzzers() {
     while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
     (
       cd "$(mktemp -d)" || exit
-      "${in_idle_time[@]}" timeout $((fuzz_seconds + 60)) "$program" -max_total_time="$fuzz_seconds" -timeout=60 \
+      "${in_idle_time[@]}" timeout $((fuzz_seconds + 600)) "$program" -max_total_time="$fuzz_seconds" -timeout=300 \
         -rss_limit_mb=2048 -print_final_stats=1 >"$log.log" 2>&1
       echo $? >"$log.status"
     ) &

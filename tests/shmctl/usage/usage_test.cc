@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -402,6 +403,54 @@ TEST_F(UsageFile, NeverExceedsItsLimit) {
   const UsageHistory all = read(kBegin, kBegin + 12'000);
   EXPECT_EQ(all.step, 300) << "what is coarser stays";
   EXPECT_EQ(all.samples.size(), 40U);
+}
+
+// Runs `what` in a child that is killed at its system call `calls`. Whether it came so far; nothing
+// where no process may be traced.
+std::optional<bool> is_killed_at_call(int calls, const std::function<void()>& what) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(77);
+    ::raise(SIGSTOP);
+    what();
+    ::_exit(0);
+  }
+  int state = 0;
+  ::waitpid(child, &state, 0);
+  for (int call = 0; WIFSTOPPED(state) && call <= calls; ++call) {
+    if (::ptrace(PTRACE_SYSCALL, child, nullptr, nullptr) != 0) break;
+    ::waitpid(child, &state, 0);
+  }
+  if (WIFEXITED(state)) {
+    if (WEXITSTATUS(state) == 77) return std::nullopt;
+    return false;
+  }
+  ::kill(child, SIGKILL);
+  ::waitpid(child, &state, 0);
+  return true;
+}
+
+// Each call stops twice, where it begins and where it ends.
+TEST_F(UsageFile, ADeathAtAnyCallOfTheFirstOpenLeavesAFileThatOpens) {
+  int calls = 0;
+  for (;; ++calls) {
+    for (const char* suffix : {"", "-wal", "-journal", ".lock"})
+      std::filesystem::remove(options_.path + suffix);
+    const auto killed = is_killed_at_call(calls, [&] {
+      auto store = UsageStore::open(options_);
+      if (store) (void)store->write(write_of(at(0), 1));
+    });
+    if (!killed) GTEST_SKIP() << "no process may be traced here";
+    {
+      UsageStore store = open();
+      ASSERT_TRUE(store.write(write_of(at(1), 1))) << "killed at call " << calls;
+    }
+    ASSERT_FALSE(std::filesystem::exists(options_.path + ".bad")) << "killed at call " << calls;
+    const uint64_t used = used_ms(read());
+    ASSERT_TRUE(used == 1 || used == 2) << "killed at call " << calls;
+    if (!*killed) break;
+  }
+  EXPECT_GT(calls, 50);
 }
 
 // What a kill leaves is whole, and has all of which the writer had said that it is written.
