@@ -27,8 +27,9 @@ std::string describe_policies(std::span<const PolicyEntry> entries) {
     text += fmt::format("{}: {}\n", entry.name, entry.summary);
     if (entry.needs.spatial) text += "    needs sharing = \"spatial\"\n";
     for (const PolicyOption& option : entry.options)
-      text += fmt::format("    {} = {} ({} to {}): {}\n", option.key, option.otherwise,
-                          option.least, option.most, option.help);
+      text += fmt::format("    {} = {} ({} to {}): {}{}\n", option.key, option.otherwise,
+                          option.least, option.most, option.help,
+                          option.is_spatial ? "; needs sharing = \"spatial\"" : "");
   }
   return text;
 }

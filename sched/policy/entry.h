@@ -23,6 +23,7 @@ struct PolicyOption {
   std::string_view key;  // ends with its unit: "round_target_ms"
   int64_t least, most, otherwise;
   std::string_view help;
+  bool is_spatial = false;  // only with sharing = "spatial"
 };
 
 // The values of a policy's options, each within its range.

@@ -35,7 +35,8 @@ inline constexpr std::array<PolicyOption, 4> kFairOptions = {{
     kTimeOptions[2],
     {"lend_after_ms", 4, 60'000, 500,
      "after how long without a launch a tenant lends its SMs; below 500 its next launch wakes the "
-     "agent, and waits for them"},
+     "agent, and waits for them",
+     true},
 }};
 
 struct FairOptions {

@@ -180,6 +180,7 @@ class Reader {
       if (const PolicyEntry* entry = read_policy(*node, path)) gpu.policy = chosen(*entry);
     const std::span<const PolicyOption> options = gpu.policy.entry->options;
     bool has_options = false;
+    std::vector<std::string_view> spatial;  // of the options that are set
     for (auto&& [key, node] : table) {
       const auto option = std::ranges::find(options, key.str(), &PolicyOption::key);
       if (key == "sharing") {
@@ -197,8 +198,10 @@ class Reader {
           mistakes_.wrong_type(node, prefix + "overlap", "true or false");
       } else if (option != options.end()) {
         has_options = true;
-        if (const auto value = read_option(node, prefix, *option))
+        if (const auto value = read_option(node, prefix, *option)) {
           gpu.policy.options.set(option->key, *value);
+          if (option->is_spatial && *value != option->otherwise) spatial.push_back(option->key);
+        }
       } else if (key != "policy") {
         std::vector<std::string_view> known{"sharing", "policy", "gate", "overlap"};
         for (const PolicyOption& one : options) known.push_back(one.key);
@@ -209,6 +212,10 @@ class Reader {
     if (gpu.policy.entry->needs.spatial && !gpu.is_spatial)
       mistakes_.add(table.source().begin, prefix + "policy",
                     fmt::format("\"{}\" needs sharing = \"spatial\"", gpu.policy.entry->name));
+    for (const std::string_view key : spatial)
+      if (!gpu.is_spatial)
+        mistakes_.add(table.source().begin, fmt::format("{}{}", prefix, key),
+                      "needs sharing = \"spatial\"");
     if (gpu.has_credit && !gpu.is_spatial)
       mistakes_.add(table.source().begin, prefix + "gate",
                     "\"credit\" needs sharing = \"spatial\"");

@@ -256,6 +256,8 @@ INSTANTIATE_TEST_SUITE_P(
                "gpushare.toml:1:1: gpu.0.gate: \"credit\" needs sharing = \"spatial\""},
         BadRow{"overlap", "[gpu.0]\nsharing = 'spatial'\noverlap = 1\n",
                "gpushare.toml:3:11: gpu.0.overlap: must be true or false"},
+        BadRow{"an option of spatial sharing", "[gpu.0]\nlend_after_ms = 4\n",
+               "gpushare.toml:1:1: gpu.0.lend_after_ms: needs sharing = \"spatial\""},
         BadRow{"overlap in turns", "[gpu.0]\noverlap = true\n",
                "gpushare.toml:1:1: gpu.0.overlap: true needs sharing = \"spatial\""},
         BadRow{
