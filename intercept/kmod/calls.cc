@@ -32,6 +32,8 @@ gpushare_usage encoded(const TenantUsage& usage) {
   record.freezes = usage.freezes;
   record.periods = usage.periods;
   record.throttled_periods = usage.throttled_periods;
+  record.turns = usage.turns;
+  record.held_us = static_cast<uint64_t>(usage.held.count());
   record.some = pressure_record(usage.some);
   record.full = pressure_record(usage.full);
   std::ranges::transform(usage.by_gpu, record.by_gpu_us,
@@ -86,13 +88,15 @@ Result<> publish(Device& device, std::span<const TenantUsage> usages) {
   return {};
 }
 
-Result<> set_gpu(Device& device, const GpuInfo& gpu, std::string_view sharing) {
+Result<> set_gpu(Device& device, const GpuInfo& gpu, std::string_view sharing,
+                 std::string_view policy) {
   gpushare_gpu argument{};
   argument.index = gpu.instance;
   argument.sm_count = gpu.sm_count == 0 ? GPUSHARE_UNKNOWN : gpu.sm_count;
   argument.memory_bytes = gpu.memory_bytes;
   put(argument.uuid, gpu.uuid);
   put(argument.sharing, sharing);
+  put(argument.policy, policy);
   return device.call(GPUSHARE_IOC_SET_GPU, &argument, "show a GPU in sysfs");
 }
 

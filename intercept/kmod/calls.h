@@ -44,6 +44,8 @@ struct TenantUsage {
   Micros throttled{};  // time for which its cap froze it
   uint64_t freezes = 0;
   uint64_t periods = 0, throttled_periods = 0;  // of its cap: with work; of these, frozen by it
+  uint64_t turns = 0;                           // that its jobs had
+  Micros held{};                                // time in which a job of it waited for its turn
   PressureFigures some{}, full{};
   std::array<Micros, GPUSHARE_MAX_GPUS> by_gpu{};  // GPU time by GpuInfo::instance
   std::optional<uint32_t> share_permille;          // of the last second; nullopt means unknown
@@ -53,9 +55,11 @@ struct TenantUsage {
 // Publishes any number of usages in sysfs. A tenant that was removed meanwhile is left out.
 Result<> publish(Device& device, std::span<const TenantUsage> usages);
 
-// Show a GPU and the policy's name in sysfs. `sharing` says how programs share the GPU:
-// "time-slicing" or "spatial". Texts are cut to the length of their field.
-Result<> set_gpu(Device& device, const GpuInfo& gpu, std::string_view sharing);
+// Show a GPU, and the policies of all GPUs in a word, in sysfs. `sharing` says how programs share
+// the GPU: "time-slicing" or "spatial", and `policy` who decides on it. Texts are cut to the length
+// of their field.
+Result<> set_gpu(Device& device, const GpuInfo& gpu, std::string_view sharing,
+                 std::string_view policy);
 Result<> set_policy(Device& device, std::string_view name);
 
 }  // namespace gpushare::kmod

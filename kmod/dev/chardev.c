@@ -179,7 +179,8 @@ static long gs_ioc_set_gpu(union gs_request *request, void __user *arg)
 
 	if (gpu->flags || gpu->reserved || gpu->index >= GPUSHARE_MAX_GPUS ||
 	    !gs_text_is_printable(gpu->uuid, sizeof(gpu->uuid)) ||
-	    !gs_text_is_printable(gpu->sharing, sizeof(gpu->sharing)))
+	    !gs_text_is_printable(gpu->sharing, sizeof(gpu->sharing)) ||
+	    !gs_text_is_printable(gpu->policy, sizeof(gpu->policy)))
 		return -EINVAL;
 	return gs_sysfs_set_gpu(gpu);
 }

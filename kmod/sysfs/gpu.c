@@ -40,6 +40,7 @@ static struct gpushare_gpu gs_gpu_info(struct kobject *kobj)
 GS_GPU_ATTRIBUTE(uuid, "%s", gs_gpu_info(kobj).uuid);
 GS_GPU_ATTRIBUTE(memory_bytes, "%llu", gs_gpu_info(kobj).memory_bytes);
 GS_GPU_ATTRIBUTE(sharing, "%s", gs_gpu_info(kobj).sharing);
+GS_GPU_ATTRIBUTE(policy, "%s", gs_gpu_info(kobj).policy);
 
 static ssize_t sm_count_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
 {
@@ -52,11 +53,8 @@ static ssize_t sm_count_show(struct kobject *kobj, struct kobj_attribute *attr, 
 static struct kobj_attribute gs_sm_count_attribute = __ATTR_RO(sm_count);
 
 static struct attribute *gs_gpu_attrs[] = {
-	&gs_uuid_attribute.attr,
-	&gs_sm_count_attribute.attr,
-	&gs_memory_bytes_attribute.attr,
-	&gs_sharing_attribute.attr,
-	NULL,
+	&gs_uuid_attribute.attr,    &gs_sm_count_attribute.attr, &gs_memory_bytes_attribute.attr,
+	&gs_sharing_attribute.attr, &gs_policy_attribute.attr,   NULL,
 };
 ATTRIBUTE_GROUPS(gs_gpu);
 

@@ -228,6 +228,8 @@ static struct attribute *gs_tenant_attrs[] = {
 	&gs_attribute_share_permille.attr,
 	&gs_attribute_throttled_us.attr,
 	&gs_attribute_freezes.attr,
+	&gs_attribute_turns.attr,
+	&gs_attribute_held_us.attr,
 	&gs_attribute_memory_current.attr,
 	&gs_attribute_memory_peak.attr,
 	&gs_attribute_contexts_current.attr,

@@ -62,7 +62,7 @@ extern struct gs_tenant_attribute gs_attribute_gpu_time_us, gs_attribute_share_p
 	gs_attribute_throttled_us, gs_attribute_freezes, gs_attribute_memory_current,
 	gs_attribute_memory_peak, gs_attribute_contexts_current, gs_attribute_events,
 	gs_attribute_memory_refused, gs_attribute_controls_refused, gs_attribute_stat,
-	gs_attribute_pressure;
+	gs_attribute_pressure, gs_attribute_turns, gs_attribute_held_us;
 
 /* tenant_gpus.c */
 extern struct gs_tenant_attribute gs_attribute_gpu_max, gs_attribute_gpu_memory_current,

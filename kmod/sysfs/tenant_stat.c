@@ -15,6 +15,8 @@ GS_SHOW(controls_refused, "%llu", gs_count(&view->counter->controls_refused))
 GS_SHOW(gpu_time_us, "%llu", view->figures.published.gpu_time_us)
 GS_SHOW(throttled_us, "%llu", view->figures.published.throttled_us)
 GS_SHOW(freezes, "%llu", view->figures.published.freezes)
+GS_SHOW(turns, "%llu", view->figures.published.turns)
+GS_SHOW(held_us, "%llu", view->figures.published.held_us)
 
 /* As in cgroup v2, it is one file, so that one poll covers them. */
 static ssize_t gs_show_events(const struct gs_tenant_view *view, char *buf)
@@ -66,6 +68,8 @@ GS_READ_ONLY(gpu_time_us);
 GS_READ_ONLY(share_permille);
 GS_READ_ONLY(throttled_us);
 GS_READ_ONLY(freezes);
+GS_READ_ONLY(turns);
+GS_READ_ONLY(held_us);
 GS_READ_ONLY(memory_current);
 GS_READ_ONLY(memory_peak);
 GS_READ_ONLY(contexts_current);

@@ -19,7 +19,7 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-#define GPUSHARE_UAPI_VERSION 4
+#define GPUSHARE_UAPI_VERSION 5
 #define GPUSHARE_DEVICE_PATH "/dev/gpushare"
 #define GPUSHARE_SYSFS_PATH "/sys/kernel/gpushare"
 
@@ -89,6 +89,8 @@ struct gpushare_usage {
 	__u64 freezes;                           /* in */
 	__u64 periods;                           /* in: of `max`, in which it had work */
 	__u64 throttled_periods;                 /* in: those in which its cap froze it */
+	__u64 turns;                             /* in: that its jobs had */
+	__u64 held_us;                           /* in: time in which a job waited for its turn */
 	struct gpushare_pressure some;           /* in: a process waits that has work */
 	struct gpushare_pressure full;           /* in: all processes that have work wait */
 	__u64 by_gpu_us[GPUSHARE_MAX_GPUS];      /* in: GPU time by RM's device instance */
@@ -118,6 +120,7 @@ struct gpushare_gpu {
 	__u64 memory_bytes; /* in */
 	char uuid[GPUSHARE_UUID_BYTES];
 	char sharing[GPUSHARE_WORD_BYTES]; /* "time-slicing", "mps", ... */
+	char policy[GPUSHARE_WORD_BYTES];  /* that decides on this GPU */
 };
 
 /* It sets what sysfs `policy` shows: a name as a tenant's, of at most 15 characters. */

@@ -256,9 +256,23 @@ class Handler {
       if (gpus.empty())
         throw Refusal{"usage", fmt::format("there is no GPU '{}'", wanted), "auto" + known};
     }
-    const Placement placement = gpushare::place(job, gpus);
+    const Placement placement = place_after_others(job, gpus, caller);
+    if (placement.is_impossible) throw Refusal{"failed", placement.reason, ""};
     body_["reason"] = wanted == "auto" || placement.gpus.empty() ? placement.reason : "asked for";
-    if (placement.gpus.empty()) return;  // it waits
+    if (placement.gpus.empty()) {
+      if (scope_.waiting != nullptr && caller)
+        scope_.waiting->note(
+            {.process = caller->id,
+             .uid = peer_.uid,
+             .bytes = job.bytes,
+             .length = length,
+             .gpu = wanted == "auto" ? std::nullopt : std::optional(gpus.front().index),
+             .command = scope_.processes.hides_others() ? "" : command_line(),
+             .why = placement.reason},
+            scope_.clock.now());
+      return;
+    }
+    if (scope_.waiting != nullptr && caller) scope_.waiting->forget(caller->id);
     body_["gpu"] = placement.gpus.front();
     const auto record = std::ranges::find(plane.gpus, placement.gpus.front(), &GpuRecord::index);
     body_["uuid"] = record->uuid;
@@ -268,6 +282,19 @@ class Handler {
                                .length = job.length,
                                .bytes = job.bytes,
                                .since = scope_.clock.now()});
+  }
+  // Memory that is kept for those who asked before is not free.
+  Placement place_after_others(const PlaceJob& job, std::vector<PlaceGpu> gpus,
+                               const std::optional<ProcReader::Link>& caller) const {
+    const Placement alone = gpushare::place(job, gpus);
+    if (alone.gpus.empty() || scope_.waiting == nullptr) return alone;
+    const auto before =
+        scope_.waiting->before(caller ? caller->id : ProcessId{}, scope_.clock.now());
+    reserve(before, gpus);
+    Placement after = gpushare::place(job, gpus);
+    if (after.gpus.empty())
+      after.reason = fmt::format("memory: kept for {} that asked before", before.size());
+    return after;
   }
   // Whether it, or something that it has started, is on a GPU.
   bool has_come(const ProcessId& process, const PlaneSnapshot& plane) const {
@@ -282,7 +309,10 @@ class Handler {
     const auto link = scope_.processes.link(process.pid);
     return link ? link->id != process : !scope_.processes.is_taken(process.pid);
   }
-  std::string command() const {
+  std::string command() const { return command_signature(command_line(), peer_.uid); }
+  // Empty: the request names no command.
+  std::string command_line() const {
+    if (!request_.contains("command")) return {};
     const Json& words = member("command");
     std::string line;
     if (!words.is_array()) throw Refusal{"usage", "'command' is a list of strings", ""};
@@ -290,7 +320,7 @@ class Handler {
       if (!word.is_string()) throw Refusal{"usage", "'command' is a list of strings", ""};
       line += word.get<std::string>() + ' ';
     }
-    return command_signature(line, peer_.uid);
+    return line;
   }
 
   // The cgroup that the caller has put itself into, by the kernel's word.

@@ -13,6 +13,7 @@
 #include "sched/control/diagnosis.h"
 #include "sched/control/peer.h"
 #include "sched/control/placements.h"
+#include "sched/control/waiting_line.h"
 #include "sched/orders/length_history.h"
 #include "sched/step/scheduler.h"
 #include "sched/tenants/proc_reader.h"
@@ -41,6 +42,8 @@ struct ControlScope {
   const LengthHistory* lengths = nullptr;
   // Who was placed; nullptr: that is not remembered.
   Placements* placements = nullptr;
+  // Who waits for a GPU; nullptr: nobody has a place in a line.
+  WaitingLine* waiting = nullptr;
 };
 
 struct Answer {

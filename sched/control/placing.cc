@@ -44,6 +44,7 @@ std::vector<PlaceGpu> place_gpus(const PlaneSnapshot& plane, const LengthMix& mi
     PlaceGpu& gpu = gpus.emplace_back(PlaceGpu{.index = record.index});
     if (record.memory_bytes != kUnknown64) {
       const uint64_t used = record.memory_used_bytes == kUnknown64 ? 0 : record.memory_used_bytes;
+      gpu.total_bytes = record.memory_bytes;
       gpu.free_bytes = record.memory_bytes - std::min(used, record.memory_bytes);
     }
     gpu.waiting = work_waiting(jobs_on(record.index, plane, gpus_of), mix);

@@ -108,6 +108,7 @@ class Agent final : public Listener {
   FileKeeper<KneeStore> knees_;
   FileKeeper<LengthStore> lengths_;
   Placements placements_;
+  WaitingLine waiting_;
   UsageKeeper usage_{options_.region};
   const std::vector<PolicyEntry> policies_ =
       all_policies(knees_.store(), &lengths_.store()->history(), SloDecisions::kAside);
@@ -345,6 +346,7 @@ void Agent::drop_gpus(std::string_view reason) {
 void Agent::step(Time now) {
   kept_roster_.save(now);
   kept_config_.advance();
+  waiting_.publish(plane_.region(), now);
   if (!gpus_.are_there()) {
     follow_the_module();
     tenants_.reuse_slots();  // nobody keeps anything by slot
@@ -416,7 +418,8 @@ ControlScope Agent::scope() {
           .forget = [this] { return module_.control().forget(config_); },
           .diagnose = [this] { return findings(); },
           .lengths = &lengths_.store()->history(),
-          .placements = &placements_};
+          .placements = &placements_,
+          .waiting = &waiting_};
 }
 
 std::vector<Finding> Agent::findings() const {

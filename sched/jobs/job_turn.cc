@@ -2,6 +2,7 @@
 #include "sched/jobs/job_turn.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace gpushare {
 namespace {
@@ -193,11 +194,13 @@ bool JobTurn::stands(const Held& held, Time) {
 void JobTurn::enter(TurnState state, Time now) {
   const bool was_running = occupies();
   state_ = state;
+  has_turn_ = has_turn_ && occupies();
   if (was_running != occupies() || state == TurnState::kRunning) since_ = now;
 }
 
 void JobTurn::run(Time now) {
   if (state_ == TurnState::kRunning) return;
+  if (!std::exchange(has_turn_, true)) ++turns_;
   for (auto& [process, held] : processes_) {
     held.let_in = wants(held, now) ? now : Time{};
     climb(held, Rung::kNone, now);

@@ -58,6 +58,8 @@ class JobTurn {
   bool wants_gpu() const { return wants_; }
   // It has the turn, or has not given it back yet.
   bool occupies() const { return state_ == TurnState::kRunning || state_ == TurnState::kStopping; }
+  // It stands, and others have the turn.
+  bool waits() const { return state_ == TurnState::kHeld || state_ == TurnState::kStopped; }
   // As of the last call of run(), stop() or release(), ascending by process.
   std::vector<ProcessHold> holds() const;
   // The lowest rung on which a process of it is.
@@ -77,6 +79,8 @@ class JobTurn {
   Time stood() const { return stood_; }
   // When it began its first iteration since it was let in; zero: not yet, or not known.
   Time began() const { return began_; }
+  // That it has had. One that it was called back from before it stood goes on as the same.
+  uint64_t turns() const { return turns_; }
 
  private:
   struct Held {
@@ -112,6 +116,8 @@ class JobTurn {
   void enter(TurnState state, Time now);
 
   TurnState state_ = TurnState::kFree;
+  uint64_t turns_ = 0;
+  bool has_turn_ = false;  // let in, and it has not stood since
   Time since_{};
   bool wants_ = false;
   Time stood_{}, began_{};

@@ -72,11 +72,7 @@ void ModuleLink::start_over(std::span<const GpuInfo> gpus, const Config& config,
 
 void ModuleLink::describe(std::span<const GpuInfo> gpus, const Config& config) {
   if (kernel_tenants_) kernel_tenants_->set_gpus(gpus);
-  if (!usage_report_) return;
-  std::set<uint32_t> spatial;
-  for (const GpuInfo& gpu : gpus)
-    if (config.gpu(gpu.index).is_spatial) spatial.insert(gpu.index);
-  usage_report_->describe(gpus, config.policy_names(gpus.size()), spatial);
+  if (usage_report_) usage_report_->describe(gpus, config);
 }
 
 void ModuleLink::publish(Time now, const State& state) {

@@ -52,6 +52,8 @@ std::vector<kmod::TenantUsage> usages_of(const State& state) {
     usage.gpu_time = micros(used);
     usage.throttled = micros(use->second.throttled);
     usage.freezes = use->second.freezes;
+    usage.turns = use->second.turns;
+    usage.held = micros(use->second.held);
   }
   return usages;
 }
@@ -78,6 +80,8 @@ void UsageReport::start_over(const State& state) {
         .freezes = besides(tree_.counter(name, "freezes").value_or(0), counted.freezes),
         .periods = tree_.counter(name, "stat", "nr_periods ").value_or(0),
         .throttled_periods = tree_.counter(name, "stat", "nr_throttled ").value_or(0),
+        .turns = besides(tree_.counter(name, "turns").value_or(0), counted.turns),
+        .held = besides(micros_of("held_us"), counted.held),
         .some = {.total = total_of("some ")},
         .full = {.total = total_of("full ")},
         .share_permille = std::nullopt};
@@ -162,6 +166,8 @@ void UsageReport::publish(Time now, const State& state) {
     usage.gpu_time += before->second.gpu_time;
     usage.throttled += before->second.throttled;
     usage.freezes += before->second.freezes;
+    usage.turns += before->second.turns;
+    usage.held += before->second.held;
   }
   std::map<std::string, kmod::TenantUsage> present;
   for (const kmod::TenantUsage& usage : usages) present.emplace(usage.tenant, usage);
@@ -174,19 +180,21 @@ void UsageReport::publish(Time now, const State& state) {
   if (done) published_ = std::move(present);
 }
 
-void UsageReport::describe(std::span<const GpuInfo> gpus, const std::string& policy,
-                           const std::set<uint32_t>& spatial) {
-  spatial_ = spatial;
+void UsageReport::describe(std::span<const GpuInfo> gpus, const Config& config) {
+  spatial_.clear();
   instances_.clear();
-  for (const GpuInfo& gpu : gpus)
+  for (const GpuInfo& gpu : gpus) {
+    const bool is_spatial = config.gpu(gpu.index).is_spatial;
+    if (is_spatial) spatial_.insert(gpu.index);
     if (gpu.index < kMaxGpus && gpu.instance < GPUSHARE_MAX_GPUS)
       instances_[gpu.index] = gpu.instance;
-  for (const GpuInfo& gpu : gpus) {
     if (gpu.instance == kNoInstance) continue;  // it is told when it is open
-    const char* const sharing = spatial.contains(gpu.index) ? kSpatially : kByTime;
-    if (const auto done = kmod::set_gpu(device_, gpu, sharing); !done) log_failure(done);
+    const std::string_view policy = config.gpu(gpu.index).policy.entry->name;
+    const char* const sharing = is_spatial ? kSpatially : kByTime;
+    if (const auto done = kmod::set_gpu(device_, gpu, sharing, policy); !done) log_failure(done);
   }
-  if (const auto done = kmod::set_policy(device_, policy); !done) log_failure(done);
+  if (const auto done = kmod::set_policy(device_, config.policy_names(gpus.size())); !done)
+    log_failure(done);
 }
 
 void UsageReport::log_failure(const Result<>& done) {

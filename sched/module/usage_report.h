@@ -16,6 +16,7 @@
 #include "intercept/kmod/calls.h"
 #include "sched/module/waits.h"
 #include "sched/step/state.h"
+#include "sched/tenants/config.h"
 #include "shmctl/settings/sysfs_tree.h"
 
 namespace gpushare {
@@ -38,9 +39,8 @@ class UsageReport {
   // Does nothing sooner than kInterval after it last did something. Of failures in a row, the first
   // is logged; what was not told is told by the next call.
   void publish(Time now, const State& state);
-  // Tells how the GPUs are shared. `spatial`: the indices of those that are shared spatially.
-  void describe(std::span<const GpuInfo> gpus, const std::string& policy,
-                const std::set<uint32_t>& spatial);
+  // Tells how the GPUs are shared, and by which policy.
+  void describe(std::span<const GpuInfo> gpus, const Config& config);
 
  private:
   // What a tenant waited since start_over().

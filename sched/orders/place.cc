@@ -22,6 +22,31 @@ double expected_end(const PlaceJob& job, const PlaceGpu& gpu) {
   return std::max(gpu.waiting, 0.0) + own;
 }
 
+std::string gpus_text(size_t count) {
+  return fmt::format("{} GPU{}", count, count == 1 ? "" : "s");
+}
+
+// Why it must wait, or would do so for ever.
+Placement no_place(const PlaceJob& job, std::span<const PlaceGpu> gpus, size_t fitting) {
+  const size_t wanted = std::max(job.gpus, 1U);
+  Placement placement;
+  if (gpus.size() < wanted) {
+    placement.reason = fmt::format("needs {}, there are {}", gpus_text(wanted), gpus.size());
+    placement.is_impossible = true;
+    return placement;
+  }
+  const auto large_enough = static_cast<size_t>(std::ranges::count_if(
+      gpus, [&](const PlaceGpu& gpu) { return job.bytes <= gpu.total_bytes; }));
+  placement.is_impossible = large_enough < wanted;
+  placement.reason =
+      placement.is_impossible
+          ? fmt::format("memory: needs {} MiB on {}, so much is on {} of {}", job.bytes >> 20,
+                        gpus_text(wanted), large_enough, gpus.size())
+          : fmt::format("memory: needs {} MiB on {}, free on {}", job.bytes >> 20,
+                        gpus_text(wanted), fitting);
+  return placement;
+}
+
 Nanos nanos(double count) { return Nanos(static_cast<Nanos::rep>(std::min(count, 9e18))); }
 
 }  // namespace
@@ -35,13 +60,7 @@ Placement place(const PlaceJob& job, std::span<const PlaceGpu> gpus) {
   std::vector<Choice> fitting;
   for (const PlaceGpu& gpu : gpus)
     if (job.bytes <= gpu.free_bytes) fitting.push_back({&gpu, expected_end(job, gpu)});
-  if (fitting.size() < wanted) {
-    if (gpus.size() < wanted)
-      return {{}, fmt::format("needs {} GPUs, there are {}", wanted, gpus.size())};
-    return {{},
-            fmt::format("memory: needs {} MiB on {} GPU{}, free on {}", job.bytes >> 20, wanted,
-                        wanted == 1 ? "" : "s", fitting.size())};
-  }
+  if (fitting.size() < wanted) return no_place(job, gpus, fitting.size());
   std::ranges::sort(fitting, {}, [](const Choice& one) {
     return std::tuple(!one.gpu->has_partner, one.end, one.gpu->index);
   });
@@ -57,6 +76,19 @@ Placement place(const PlaceJob& job, std::span<const PlaceGpu> gpus) {
                          ? "its tenant's other phase is there"
                          : fmt::format("ends there first, in {}", rough_text(nanos(end)));
   return placement;
+}
+
+void reserve(std::span<const PlaceWaiting> waiting, std::vector<PlaceGpu>& gpus) {
+  for (const PlaceWaiting& one : waiting) {
+    PlaceGpu* roomiest = nullptr;
+    for (PlaceGpu& gpu : gpus) {
+      if (one.bytes > gpu.total_bytes || one.gpu.value_or(gpu.index) != gpu.index) continue;
+      if (roomiest == nullptr ||
+          std::tuple(roomiest->free_bytes, gpu.index) < std::tuple(gpu.free_bytes, roomiest->index))
+        roomiest = &gpu;
+    }
+    if (roomiest != nullptr) roomiest->free_bytes -= std::min(one.bytes, roomiest->free_bytes);
+  }
 }
 
 double work_waiting(std::span<const JobView> jobs, const LengthMix& mix) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,7 +26,7 @@ struct PlaceJob {
 
 struct PlaceGpu {
   uint32_t index = 0;
-  uint64_t free_bytes = UINT64_MAX;
+  uint64_t free_bytes = UINT64_MAX, total_bytes = UINT64_MAX;
   uint32_t groups = 0, free_groups = 0;  // of SMs; groups 0: shared by time, so all are free
   double waiting = 0;                    // ns of work that its jobs still have
   uint32_t unfriendly = 0;   // of its jobs, those that this one is remembered not to get on with
@@ -35,12 +36,22 @@ struct PlaceGpu {
 struct Placement {
   std::vector<uint32_t> gpus;  // ascending; as many as the job works on, or none: it must wait
   std::string reason;          // for people: "ends there first: 1.2 min"
+  bool is_impossible = false;  // it would wait for ever: no GPU is so large, or there are too few
 
   bool operator==(const Placement&) const = default;
 };
 
 // GPUs are given in any order; ties go to the lower index. Each GPU is given once.
 Placement place(const PlaceJob& job, std::span<const PlaceGpu> gpus);
+
+// One that waits for memory, and asked before.
+struct PlaceWaiting {
+  uint64_t bytes = 0;
+  std::optional<uint32_t> gpu{};  // that it asked for; nullopt: any
+};
+// Keeps for each, in order, what it needs of the GPU on which most is free of those that it may
+// have and that are large enough, so that nobody who asks later takes that from it.
+void reserve(std::span<const PlaceWaiting> waiting, std::vector<PlaceGpu>& gpus);
 
 // What a GPU's jobs still have to do, in ns; those of unknown length by the index.
 double work_waiting(std::span<const JobView> jobs, const LengthMix& mix);

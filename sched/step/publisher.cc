@@ -109,7 +109,9 @@ std::map<uint32_t, TenantUse> published_use(const Region& region, const Tenants&
                   .freezes = record->freezes,
                   .frozen_turn = Nanos(record->frozen_turn_ns),
                   .frozen_user = Nanos(record->frozen_user_ns),
-                  .iterations = {.sum_us = record->iteration_us}};
+                  .iterations = {.sum_us = record->iteration_us},
+                  .turns = record->turns,
+                  .held = Nanos(record->held_ns)};
     std::ranges::copy(record->iteration_counts, use.iterations.counts.begin());
     for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu)
       use.used[gpu] = Nanos(record->gpu[gpu].gpu_time_ns);
@@ -249,6 +251,8 @@ void Publisher::publish_tenants() {
     record.freezes = use->second.freezes;
     record.frozen_turn_ns = static_cast<uint64_t>(use->second.frozen_turn.count());
     record.frozen_user_ns = static_cast<uint64_t>(use->second.frozen_user.count());
+    record.turns = use->second.turns;
+    record.held_ns = static_cast<uint64_t>(use->second.held.count());
     record.iteration_us = use->second.iterations.sum_us;
     std::ranges::copy(use->second.iterations.counts, record.iteration_counts);
     for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu)

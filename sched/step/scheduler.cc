@@ -384,6 +384,7 @@ void Scheduler::note_states(Time now) {
   frozen_.erase(rest, end);
   for (const auto& [tenant, state] : frozen_)
     state_.tenant_use[tenant].*sum_of_frozen(state) += passed;
+  turns_.add_held(passed);
 }
 
 // What the processes with the shim have counted since the last step is their tenants'.

@@ -63,6 +63,8 @@ struct TenantUse {
   uint64_t freezes = 0;
   Nanos frozen_turn{}, frozen_user{};  // the same for others' turns, and by a user
   TimeHistogram iterations{};          // of its processes with the shim
+  uint64_t turns = 0;                  // that its jobs had
+  Nanos held{};  // time in which any job of it wanted a GPU and waited for its turn
 };
 
 // The GPUs that the agent drives: no more than the control plane has room for.

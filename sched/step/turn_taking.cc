@@ -2,6 +2,7 @@
 #include "sched/step/turn_taking.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 namespace gpushare {
@@ -171,8 +172,7 @@ std::span<const JobView> TurnTaking::jobs(uint32_t gpu) {
                       .longest = job.longest,
                       .iterations = job.iterations,
                       .wants_gpu = turn->wants_gpu(),
-                      .is_at_boundary =
-                          turn->state() == TurnState::kHeld || turn->state() == TurnState::kStopped,
+                      .is_at_boundary = turn->waits(),
                       .runs = turn->occupies(),
                       .since = turn->since(),
                       .phase = job.phase,
@@ -198,10 +198,25 @@ void TurnTaking::decide(Time now) {
 
 void TurnTaking::note_turns(bool has_let_in) {
   if (!has_let_in) return;
+  std::erase_if(turns_counted_,
+                [&](const auto& counted) { return conductor_.find(counted.first) == nullptr; });
+  for (const Job& job : jobs_.all()) {
+    const JobTurn* const turn = conductor_.find(job.id);
+    if (turn == nullptr || turn->state() != TurnState::kRunning) continue;
+    if (!job.start) jobs_.note_turn(job.id);
+    uint64_t& counted = turns_counted_[job.id];
+    state_.tenant_use[job.tenant].turns += turn->turns() - std::exchange(counted, turn->turns());
+  }
+}
+
+// Of a tenant time passes once, however many of its jobs wait.
+void TurnTaking::add_held(Nanos passed) {
+  std::set<uint32_t> held;
   for (const Job& job : jobs_.all())
     if (const JobTurn* const turn = conductor_.find(job.id);
-        !job.start && turn != nullptr && turn->state() == TurnState::kRunning)
-      jobs_.note_turn(job.id);
+        turn != nullptr && turn->waits() && turn->wants_gpu())
+      held.insert(job.tenant);
+  for (const uint32_t tenant : held) state_.tenant_use[tenant].held += passed;
 }
 
 const ProcessHold* TurnTaking::hold_of(const ProcessId& process) const {
@@ -258,9 +273,8 @@ bool TurnTaking::look(Time now) {
 bool TurnTaking::wants_anew() const {
   return std::ranges::any_of(jobs_.all(), [&](const Job& job) {
     const JobTurn* const turn = conductor_.find(job.id);
-    const bool waits = turn != nullptr &&
-                       (turn->state() == TurnState::kHeld || turn->state() == TurnState::kStopped);
-    return waits && turn->wants_gpu() && std::ranges::binary_search(idle_, job.id);
+    return turn != nullptr && turn->waits() && turn->wants_gpu() &&
+           std::ranges::binary_search(idle_, job.id);
   });
 }
 

@@ -21,7 +21,7 @@
 namespace gpushare {
 
 inline constexpr uint64_t kMagic = 0x3145524148535047;  // "GPSHARE1", little endian
-inline constexpr uint32_t kLayoutVersion = 13;
+inline constexpr uint32_t kLayoutVersion = 14;
 // Rises when a Slot<LedgerRecord> looks different. Whoever finds a region of another layout can
 // read the ledger of it that has this format (ControlPlane::copy_ledger()).
 inline constexpr uint32_t kLedgerFormat = 1;
@@ -32,7 +32,8 @@ inline constexpr uint32_t kMaxLedger = 2048;            // entries; one or more 
 inline constexpr uint32_t kLedgerChannels = 64;         // channels in one ledger entry
 inline constexpr uint32_t kMaxRosterProcesses = 16384;  // processes that the roster names
 inline constexpr uint32_t kMaxRosterScopes = 512;       // scopes that the roster names
-inline constexpr uint32_t kUnknown32 = 0xFFFFFFFF;      // means "not known", never shown as 0
+inline constexpr uint32_t kMaxWaiting = 64;  // runs that wait for a GPU; further ones are not shown
+inline constexpr uint32_t kUnknown32 = 0xFFFFFFFF;  // means "not known", never shown as 0
 inline constexpr uint64_t kUnknown64 = 0xFFFFFFFFFFFFFFFF;
 inline constexpr uint32_t kHistory = 60;  // samples of a share, one a second, the newest last
 
@@ -197,6 +198,9 @@ struct TenantRecord {
   // user froze it.
   uint64_t frozen_turn_ns = 0;
   uint64_t frozen_user_ns = 0;
+  // Turns that its jobs had, and time for which any of them wanted a GPU and waited for its turn.
+  uint64_t turns = 0;
+  uint64_t held_ns = 0;
   // Of the iterations of its processes with the shim: the sum of their times, and how many were in
   // each class of time_histogram.h.
   uint64_t iteration_us = 0;
@@ -240,6 +244,20 @@ struct ProcessRecord {
   uint32_t job_place = 0;    // in the order of the GPU, from 1 on; 0: none
   uint32_t job_left_by = 0;  // how it is known what is left: LeftSource, in sched/policy/job.h
   TurnState turn = TurnState::kFree;
+};
+
+// A run that waits for a GPU on which its memory fits (`gpushare run --gpu`).
+struct WaitingRecord {
+  int32_t pid = 0;  // 0 in a free entry
+  uint32_t uid = 0;
+  uint64_t start_ticks = 0;
+  uint64_t since_ns = 0;            // when it first asked
+  uint64_t memory_bytes = 0;        // that it needs on the GPU
+  uint64_t length_us = kUnknown64;  // GPU time that it needs
+  uint32_t gpu = kUnknown32;        // that it asked for; unknown: any
+  uint32_t reserved = 0;
+  char command[128] = {};  // empty where it is nobody else's business
+  char why[96] = {};
 };
 
 // What was done to one channel group and must be undone if the agent dies. An entry is complete
@@ -368,13 +386,14 @@ struct Region {
   Slot<RosterTenant> roster_tenants[kMaxTenants];
   Slot<RosterProcess> roster_processes[kMaxRosterProcesses];
   Slot<RosterScope> roster_scopes[kMaxRosterScopes];
+  Slot<WaitingRecord> waiting[kMaxWaiting];  // in the order in which they asked
 };
 
 // A change of any of these needs a new kLayoutVersion, and one of LedgerRecord or of Slot a new
 // kLedgerFormat as well; the header keeps what it has. tests/shmctl/plane/layout_test.cc checks the
 // members of the records.
 static_assert(sizeof(AgentRecord) == 288 && sizeof(GpuRecord) == 232);
-static_assert(sizeof(TenantRecord) == 1632 && sizeof(ProcessRecord) == 536);
+static_assert(sizeof(TenantRecord) == 1648 && sizeof(ProcessRecord) == 536);
 static_assert(sizeof(LedgerRecord) == 304 && sizeof(RegionHeader) == 64);
 static_assert(sizeof(TenantSlot) == 4352 && offsetof(TenantSlot, buckets) == 3328);
 static_assert(sizeof(ProcessSlot) == 1152 && offsetof(ProcessSlot, bucket) == 1088);
@@ -385,6 +404,7 @@ static_assert(sizeof(EndingRecord) == 24 && sizeof(RosterHead) == 8);
 static_assert(sizeof(RosterTenant) == 144 && sizeof(RosterProcess) == 24);
 static_assert(offsetof(Region, roster) == 8135424 && offsetof(Region, roster_tenants) == 8135488);
 static_assert(sizeof(RosterScope) == 240 && offsetof(Region, roster_processes) == 8463168);
-static_assert(offsetof(Region, roster_scopes) == 9511744 && sizeof(Region) == 9773888);
+static_assert(offsetof(Region, roster_scopes) == 9511744 && sizeof(WaitingRecord) == 272);
+static_assert(offsetof(Region, waiting) == 9773888 && sizeof(Region) == 9810752);
 
 }  // namespace gpushare

@@ -75,6 +75,14 @@ Result<PlaneSnapshot> copy_all(const Region& region) {
   }
   copy_table(region.tenants, kMaxTenants, snapshot.tenants, snapshot.rejected);
   copy_table(region.processes, kMaxProcesses, snapshot.processes, snapshot.rejected);
+  for (const Slot<WaitingRecord>& slot : region.waiting) {
+    if (!is_written(slot)) continue;
+    auto waiting = read_record(slot);
+    if (!waiting || waiting->pid <= 0) continue;
+    terminate(waiting->command);
+    terminate(waiting->why);
+    snapshot.waiting.push_back(*waiting);
+  }
   for_each_entry(region,
                  [&](uint32_t, const LedgerRecord& entry) { snapshot.ledger.push_back(entry); });
   return snapshot;

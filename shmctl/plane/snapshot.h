@@ -27,6 +27,7 @@ struct PlaneSnapshot {
   std::vector<Numbered<TenantRecord>> tenants;     // used slots, ascending
   std::vector<Numbered<ProcessRecord>> processes;  // used slots, ascending
   std::vector<LedgerRecord> ledger;                // used entries
+  std::vector<WaitingRecord> waiting;              // for a GPU, in the order in which they asked
   uint32_t rejected = 0;  // records left out because they made no sense or could not be read
   // True when everything is from one publication. False when the agent was publishing, or died
   // while it did: each record is still whole, but two of them may be a tick apart.

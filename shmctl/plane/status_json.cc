@@ -179,6 +179,12 @@ void fields(const auto& visit, GpuRecord& r) {
        Maybe{r.gap_p50_us}, "gap_p99_us", Maybe{r.gap_p99_us});
 }
 
+void fields(const auto& visit, WaitingRecord& r) {
+  each(visit, "pid", r.pid, "start_ticks", r.start_ticks, "uid", r.uid, "gpu", Maybe{r.gpu},
+       "since_ns", r.since_ns, "memory_bytes", r.memory_bytes, "length_us", Maybe{r.length_us},
+       "command", r.command, "why", r.why);
+}
+
 void fields(const auto& visit, TenantGpuUse& r) {
   each(visit, "target_pct", Percent{r.target_permille}, "share_pct", Percent{r.share_permille},
        "gpu_time_ns", r.gpu_time_ns, "sms_entitled", Maybe{r.sms_entitled}, "sms_in_use",
@@ -200,7 +206,7 @@ void fields(const auto& visit, Numbered<TenantRecord>& numbered) {
        Named{r.phase, kTenantPhases}, "gang", Named{r.gang, kGangs}, "sm_min", r.sm_min,
        "is_sm_shown", Flag{r.sm_shown}, "process_count", r.process_count, "memory_bytes",
        r.memory_bytes, "is_frozen_by_user", Flag{r.frozen_by_user}, "freezes", r.freezes,
-       "throttled_ns", r.throttled_ns);
+       "throttled_ns", r.throttled_ns, "turns", r.turns, "held_ns", r.held_ns);
 }
 
 void fields(const auto& visit, Numbered<ProcessRecord>& numbered) {
@@ -296,7 +302,8 @@ std::string status_json(const PlaneSnapshot& snapshot) {
             {"last_ending", written(snapshot.ending)},
             {"gpus", Json::array()},
             {"tenants", Json::array()},
-            {"processes", Json::array()}};
+            {"processes", Json::array()},
+            {"waiting", Json::array()}};
   for (const GpuRecord& gpu : snapshot.gpus) json["gpus"].push_back(written(gpu));
   for (const auto& tenant : snapshot.tenants)
     json["tenants"].push_back(tenant_json(tenant, snapshot.gpus));
@@ -305,6 +312,7 @@ std::string status_json(const PlaneSnapshot& snapshot) {
     for (const auto& tenant : snapshot.tenants)
       if (tenant.slot == process.record.tenant) item["tenant"] = tenant.record.name;
   }
+  for (const WaitingRecord& waiting : snapshot.waiting) json["waiting"].push_back(written(waiting));
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -319,6 +327,9 @@ Result<PlaneSnapshot> parse_status_json(std::string_view text) try {
   for (const Json& tenant : list(json, "tenants")) snapshot.tenants.push_back(read_tenant(tenant));
   for (const Json& process : list(json, "processes"))
     snapshot.processes.push_back(read<Numbered<ProcessRecord>>(process));
+  if (json.contains("waiting"))
+    for (const Json& waiting : list(json, "waiting"))
+      snapshot.waiting.push_back(read<WaitingRecord>(waiting));
   return snapshot;
 } catch (const std::exception& error) {
   return make_error(std::errc::invalid_argument, "read status", error.what());

@@ -168,6 +168,8 @@ void publish(std::string_view word, const std::string& tenant) {
   usage.gpu_time_us = 12'000'000;
   usage.throttled_us = 5'000'000;
   usage.freezes = 3;
+  usage.turns = 7;
+  usage.held_us = 4'000'000;
   usage.share_permille = 250;
   gpushare_publish request{};
   request.usages = reinterpret_cast<__u64>(&usage);

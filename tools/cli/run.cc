@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "shmctl/base/clock.h"
 #include "shmctl/settings/tenant_settings.h"
 #include "tools/agent/client.h"
 #include "tools/base/endpoints.h"
@@ -86,9 +87,20 @@ void preload_shim_for_turns(const Invocation& invocation) {
 }
 
 constexpr Nanos kAskAgain = 1s;
+// An agent that is restarted answers again within seconds.
+constexpr Nanos kAgentPatience = 60s;
+
+Result<Client> connect_again(const std::string& socket) {
+  const Time until = MonotonicClock().now() + kAgentPatience;
+  for (;;) {
+    auto client = Client::connect(socket);
+    if (client || MonotonicClock().now() >= until) return client;
+    std::this_thread::sleep_for(kAskAgain);
+  }
+}
 
 // Asks the agent where the program should run, until it fits somewhere, and lets it see that GPU
-// alone. Children inherit it.
+// alone. Children inherit it. While it waits, the agent may be restarted.
 Result<> choose_gpu(const Invocation& invocation, Client& client) {
   const Request request{.op = "place",
                         .settings = run_request(invocation).settings,
@@ -97,6 +109,13 @@ Result<> choose_gpu(const Invocation& invocation, Client& client) {
   std::string said;
   for (;;) {
     const auto answer = client.ask(request);
+    if (!answer && !said.empty()) {
+      fmt::print(stderr, "gpushare: waits: {}; asking again\n", answer.error().message());
+      auto next = connect_again(endpoints_of(invocation).socket);
+      if (!next) return std::unexpected(next.error());
+      client = *std::move(next);
+      continue;
+    }
     const auto placed = answer ? decode_placed(*answer) : std::unexpected(answer.error());
     if (!placed) return std::unexpected(placed.error());
     if (placed->gpu) {

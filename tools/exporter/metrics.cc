@@ -272,6 +272,13 @@ void Writer::write_tenants() {
                seconds_of_nanos(snapshot_.tenants[t].record.*member));
   of_tenants("gpushare_tenant_freezes_total", Type::kCounter,
              "How often processes of the tenant were frozen.", known(&TenantRecord::freezes));
+  of_tenants("gpushare_tenant_turns_total", Type::kCounter,
+             "Turns that jobs of the tenant had, where the policy orders jobs.",
+             known(&TenantRecord::turns));
+  of_tenants(
+      "gpushare_tenant_held_seconds_total", Type::kCounter,
+      "Time for which a job of the tenant had work for a GPU and waited for its turn.",
+      [](const TenantRecord& tenant) { return std::optional(seconds_of_nanos(tenant.held_ns)); });
   of_tenants("gpushare_tenant_frozen_by_user", Type::kGauge,
              "Whether the tenant is frozen by `gpushare freeze`.",
              known(&TenantRecord::frozen_by_user));

@@ -45,6 +45,9 @@ Table gpu_table(const PlaneSnapshot& snapshot) {
                                {"PROCS", 5, 5, Align::kRight, 70},
                                {"TENANTS", 7, 7, Align::kRight, 40}});
   if (!do_all_take_turns) columns.push_back({"SHARING", 7, 7, Align::kLeft, 55});
+  columns.push_back({"POLICY", 6, 15, Align::kLeft, 65});
+  const bool has_gaps = std::ranges::any_of(snapshot.gpus, &GpuRecord::gaps);
+  if (has_gaps) columns.push_back({"GAP P50/P99", 11, 15, Align::kRight, 45});
   Table table(std::move(columns));
   for (const GpuRecord& gpu : snapshot.gpus) {
     const std::string name = printable({gpu.name, sizeof(gpu.name)});
@@ -57,6 +60,10 @@ Table gpu_table(const PlaneSnapshot& snapshot) {
         fmt::format("{}", gpu.process_count),
         fmt::format("{}", gpu.tenant_count)};
     if (!do_all_take_turns) cells.emplace_back(sharing_text(gpu.sharing));
+    cells.push_back(printable({gpu.policy, sizeof gpu.policy}));
+    if (has_gaps)
+      cells.push_back(
+          gpu.gaps == 0 ? "-" : micros_text(gpu.gap_p50_us) + "/" + micros_text(gpu.gap_p99_us));
     table.add(std::move(cells));
   }
   return table;
@@ -209,6 +216,8 @@ std::vector<std::string> tenant_lines(const Status& status, const Screen& screen
                                       const std::vector<IdleSetting>& idle) {
   std::vector<std::string> lines;
   if (!status.health.is_live()) add_head(lines, status, screen);
+  const bool has_turns = std::ranges::any_of(
+      status.snapshot.tenants, [](const auto& tenant) { return tenant.record.turns > 0; });
   Table table({{"TENANT", 7, 24, Align::kLeft, Column::kAlways},
                {"WEIGHT", 6, 7, Align::kRight, 90},
                {"MAX", 4, 17, Align::kRight, 85},
@@ -222,6 +231,8 @@ std::vector<std::string> tenant_lines(const Status& status, const Screen& screen
                {"SMS", 3, 24, Align::kRight, 25},
                {"SLO", 3, 8, Align::kRight, 10},
                {"THROTTLED", 6, 9, Align::kRight, 40},
+               {"TURNS", 5, 9, Align::kRight, has_turns ? 42 : 4},
+               {"HELD", 4, 9, Align::kRight, has_turns ? 41 : 3},
                {"FROZEN", 4, 6, Align::kLeft, 45}});
   std::set<std::string> marked;
   const auto cell = [&](std::string text, const char* key, bool is_set) {
@@ -247,7 +258,8 @@ std::vector<std::string> tenant_lines(const Status& status, const Screen& screen
              : cell(fmt::format("{}", tenant.sm_percent), "sm_percent", true),
          parts_text(tenant, status.snapshot),
          tenant.slo_us == 0 ? "-" : cell(micros_text(tenant.slo_us), "slo_us", true),
-         micros_text(tenant.throttled_ns / 1000), tenant.frozen_by_user != 0 ? "user" : "-"});
+         micros_text(tenant.throttled_ns / 1000), fmt::format("{}", tenant.turns),
+         micros_text(tenant.held_ns / 1000), tenant.frozen_by_user != 0 ? "user" : "-"});
   }
   if (table.is_empty()) {
     lines.push_back(status.snapshot.gpus.empty() ? "no GPU is known, so tenants are not shown"

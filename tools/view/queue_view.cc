@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "tools/base/users.h"
 #include "tools/view/process_table.h"
 
 namespace gpushare {
@@ -33,6 +34,45 @@ std::string list(const std::vector<uint32_t>& numbers) {
 std::string age_text(uint64_t since_ns, uint64_t now_ns) {
   return since_ns == 0 || since_ns > now_ns ? kUnknownText
                                             : duration_text(Nanos(now_ns - since_ns));
+}
+
+std::string waiting_gpu_text(const WaitingRecord& waiting) {
+  return waiting.gpu == kUnknown32 ? "any" : fmt::format("{}", waiting.gpu);
+}
+
+// Those who may come to this GPU.
+std::vector<WaitingRecord> waiting_for(const PlaneSnapshot& snapshot, std::optional<uint32_t> gpu) {
+  std::vector<WaitingRecord> list;
+  for (const WaitingRecord& waiting : snapshot.waiting)
+    if (!gpu || waiting.gpu == kUnknown32 || waiting.gpu == *gpu) list.push_back(waiting);
+  return list;
+}
+
+// Below the jobs, because it has no place in the order of a GPU yet.
+void add_waiting(std::vector<std::string>& lines, const std::vector<WaitingRecord>& waiting,
+                 uint64_t now_ns, const Screen& screen) {
+  if (waiting.empty()) return;
+  if (!lines.empty()) lines.emplace_back();
+  Table table({{"WAITS", 5, 5, Align::kRight, 40},
+               {"PID", 7, 10, Align::kLeft, Column::kAlways},
+               {"USER", 8, 16, Align::kLeft, 50},
+               {"SINCE", 6, 12, Align::kRight, 70},
+               {"GPU", 3, 4, Align::kLeft, 60},
+               {"MEMORY", 6, 8, Align::kRight, 75},
+               {"LENGTH", 6, 12, Align::kRight, 35},
+               {"WHY", 10, 64, Align::kLeft, 80},
+               {"COMMAND", 8, 40, Align::kLeft, 30}});
+  for (std::size_t i = 0; i < waiting.size(); ++i) {
+    const WaitingRecord& one = waiting[i];
+    const std::string command = printable({one.command, sizeof one.command});
+    table.add({fmt::format("{}", i + 1), fmt::format("{}", one.pid), user_name(one.uid),
+               age_text(one.since_ns, now_ns), waiting_gpu_text(one), bytes_text(one.memory_bytes),
+               one.length_us == kUnknown64 ? kUnknownText : micros_text(one.length_us),
+               printable({one.why, sizeof one.why}), command.empty() ? "-" : command});
+  }
+  const auto rows = table.lines(screen.width);
+  lines.push_back(in_tone(rows.front(), Tone::kDim, screen));
+  lines.insert(lines.end(), rows.begin() + 1, rows.end());
 }
 
 const char* left_word(uint32_t left_by) {
@@ -88,10 +128,13 @@ std::vector<std::string> queue_lines(const Status& status, const Screen& screen,
     lines.push_back(clipped(line, screen.width));
   }
   const std::vector<QueuedJob> jobs = queued_jobs(snapshot, gpu);
+  const std::vector<WaitingRecord> waiting = waiting_for(snapshot, gpu);
+  const auto now = static_cast<uint64_t>(status.taken.time_since_epoch().count());
   if (jobs.empty()) {
     lines.push_back(lines.empty() ? "no GPU takes turns (policy = \"turns\", \"fifo\" or \"srtf\" "
                                     "in the configuration)"
                                   : "no job is on a GPU that takes turns");
+    add_waiting(lines, waiting, now, screen);
     return lines;
   }
   Table table({{"PLACE", 5, 5, Align::kRight, 60},
@@ -104,7 +147,6 @@ std::vector<std::string> queue_lines(const Status& status, const Screen& screen,
                {"GPU", 3, 7, Align::kLeft, 55},
                {"WHY", 10, 48, Align::kLeft, 80},
                {"COMMAND", 8, 40, Align::kLeft, 30}});
-  const auto now = static_cast<uint64_t>(status.taken.time_since_epoch().count());
   for (const QueuedJob& job : jobs)
     table.add({job.place == 0 ? "-" : fmt::format("{}", job.place), job.name, job.tenant,
                turn_text(job.record.turn), age_text(job.record.job_arrived_ns, now),
@@ -114,6 +156,7 @@ std::vector<std::string> queue_lines(const Status& status, const Screen& screen,
   const auto rows = table.lines(screen.width);
   lines.push_back(in_tone(rows.front(), Tone::kDim, screen));
   lines.insert(lines.end(), rows.begin() + 1, rows.end());
+  add_waiting(lines, waiting, now, screen);
   return lines;
 }
 
@@ -122,7 +165,7 @@ std::string queue_json(const PlaneSnapshot& snapshot, std::optional<uint32_t> gp
   const auto maybe = [](uint64_t value, uint64_t unknown) {
     return value == unknown ? Json() : Json(value);
   };
-  Json gpus = Json::array(), jobs = Json::array();
+  Json gpus = Json::array(), jobs = Json::array(), waiting = Json::array();
   for (const GpuRecord& each : snapshot.gpus) {
     if (gpu && each.index != *gpu) continue;
     gpus.push_back({{"gpu", each.index},
@@ -149,7 +192,17 @@ std::string queue_json(const PlaneSnapshot& snapshot, std::optional<uint32_t> gp
                     {"pids", job.pids},
                     {"why", job.why},
                     {"command", job.command}});
-  return Json{{"gpus", std::move(gpus)}, {"jobs", std::move(jobs)}}.dump();
+  for (const WaitingRecord& one : waiting_for(snapshot, gpu))
+    waiting.push_back({{"pid", one.pid},
+                       {"uid", one.uid},
+                       {"since_ns", one.since_ns},
+                       {"gpu", maybe(one.gpu, kUnknown32)},
+                       {"memory_bytes", one.memory_bytes},
+                       {"length_us", maybe(one.length_us, kUnknown64)},
+                       {"why", printable({one.why, sizeof one.why})},
+                       {"command", printable({one.command, sizeof one.command})}});
+  return Json{{"gpus", std::move(gpus)}, {"jobs", std::move(jobs)}, {"waiting", std::move(waiting)}}
+      .dump();
 }
 
 }  // namespace gpushare

@@ -233,6 +233,8 @@ TEST(KmodCalls, PublishesAnyNumberOfTenants) {
   used.freezes = 7;
   used.periods = 9;
   used.throttled_periods = 8;
+  used.turns = 3;
+  used.held = Micros(2);
   used.some.total = Micros(11);
   used.full.total = Micros(10);
   used.by_gpu[3] = Micros(4);
@@ -248,6 +250,8 @@ TEST(KmodCalls, PublishesAnyNumberOfTenants) {
   EXPECT_EQ(first.freezes, 7u);
   EXPECT_EQ(first.periods, 9u);
   EXPECT_EQ(first.throttled_periods, 8u);
+  EXPECT_EQ(first.turns, 3u);
+  EXPECT_EQ(first.held_us, 2u);
   EXPECT_EQ(first.some.total_us, 11u);
   EXPECT_EQ(first.full.total_us, 10u);
   EXPECT_EQ(first.by_gpu_us[3], 4u);
@@ -269,12 +273,13 @@ TEST(KmodCalls, DescribesGpusAndPolicy) {
                              .pci = "",
                              .sm_count = 0,
                              .memory_bytes = 1 << 20},
-                            "time-slicing"));
+                            "time-slicing", "srtf"));
   ASSERT_EQ(module.gpus.size(), 1u);
   EXPECT_EQ(module.gpus[0].index, 3u);
   EXPECT_EQ(module.gpus[0].sm_count, GPUSHARE_UNKNOWN);
   EXPECT_STREQ(module.gpus[0].uuid, "GPU-1");
   EXPECT_STREQ(module.gpus[0].sharing, "time-slicing");
+  EXPECT_STREQ(module.gpus[0].policy, "srtf");
   ASSERT_TRUE(kmod::set_policy(module, "fair"));
   EXPECT_EQ(module.policy, "fair");
 }

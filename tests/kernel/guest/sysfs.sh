@@ -30,7 +30,7 @@ test_TheDefaultTenantHasTheDefaults() {
     "$(echo $(cat weight max priority memory_max sm_percent slo_us length_us iterations phase gang \
       sm_min sm_shown))" \
     settings
-  equal "0 0 0 0 0 0" "$(echo $(cat gpu_time_us throttled_us freezes memory_current \
+  equal "0 0 0 0 0 0 0 0" "$(echo $(cat gpu_time_us throttled_us freezes turns held_us memory_current \
     memory_refused controls_refused))" counters
   equal "" "$(cat procs match_cgroup match_uid)" "processes and rules"
 }
@@ -214,6 +214,7 @@ test_WhatIsReadOnlyCannotBeWritten() {
   local file
   for file in version driver agent policy generation tenants/default/gpu_time_us \
     tenants/default/share_permille tenants/default/throttled_us tenants/default/freezes \
+    tenants/default/turns tenants/default/held_us \
     tenants/default/memory_current tenants/default/memory_refused tenants/default/memory_peak \
     tenants/default/contexts_current tenants/default/events tenants/default/stat tenants/default/pressure \
     tenants/default/gpu_memory_current tenants/default/gpu_usage instance \
@@ -316,8 +317,8 @@ test_TheAgentsDoor() {
   equal "0 3" "$(echo $(ls gpus))" gpus
   equal "GPU-1 132 1073741824 time-slicing" \
     "$(echo $(cd gpus/3 && cat uuid sm_count memory_bytes sharing))" "a gpu"
-  equal "12000000 5000000 3 250" "$(echo $(cd tenants/default &&
-    cat gpu_time_us throttled_us freezes share_permille))" "published usage"
+  equal "12000000 5000000 3 7 4000000 250" "$(echo $(cd tenants/default &&
+    cat gpu_time_us throttled_us freezes turns held_us share_permille))" "published usage"
   end "$started"
   wait_for 5 is_gone "$started"
   wait_for 5 grep -q none agent

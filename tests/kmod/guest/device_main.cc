@@ -272,11 +272,13 @@ TEST_F(Device, GpusAreShownWhileTheFileIsOpen) {
   gpu.memory_bytes = 1 << 30;
   std::strcpy(gpu.uuid, "GPU-5f2a");
   std::strcpy(gpu.sharing, "mps");
+  std::strcpy(gpu.policy, "srtf");
   ASSERT_EQ(call(GPUSHARE_IOC_SET_GPU, &gpu), 0);
   EXPECT_EQ(attribute("gpus/3/uuid"), "GPU-5f2a");
   EXPECT_EQ(attribute("gpus/3/sm_count"), "132");
   EXPECT_EQ(attribute("gpus/3/memory_bytes"), "1073741824");
   EXPECT_EQ(attribute("gpus/3/sharing"), "mps");
+  EXPECT_EQ(attribute("gpus/3/policy"), "srtf");
   gpu.sm_count = GPUSHARE_UNKNOWN;
   ASSERT_EQ(call(GPUSHARE_IOC_SET_GPU, &gpu), 0) << "changes it";
   EXPECT_EQ(attribute("gpus/3/sm_count"), "unknown");
@@ -290,6 +292,7 @@ TEST_F(Device, GpusAreShownWhileTheFileIsOpen) {
   EXPECT_EQ(with([](auto& g) { g.reserved = 1; }), EINVAL);
   EXPECT_EQ(with([](auto& g) { std::memset(g.uuid, 'a', sizeof g.uuid); }), EINVAL);
   EXPECT_EQ(with([](auto& g) { g.sharing[0] = '\n'; }), EINVAL);
+  EXPECT_EQ(with([](auto& g) { std::memset(g.policy, 'a', sizeof g.policy); }), EINVAL);
   TearDown();
   EXPECT_NE(::access((kTree + "gpus/3").c_str(), F_OK), 0);
   SetUp();

@@ -15,15 +15,15 @@ struct Layout {
   size_t is, was;
 };
 
-TEST(KmodUapi, SizesAreThoseOfVersion2) {
-  static_assert(GPUSHARE_UAPI_VERSION == 4);
+TEST(KmodUapi, SizesAreThoseOfVersion5) {
+  static_assert(GPUSHARE_UAPI_VERSION == 5);
   for (const Layout& row : {Layout{"query", sizeof(gpushare_query), 96},
                             {"register", sizeof(gpushare_register), 8},
                             {"replay", sizeof(gpushare_replay), 8},
                             {"pressure", sizeof(gpushare_pressure), 24},
-                            {"usage", sizeof(gpushare_usage), 416},
+                            {"usage", sizeof(gpushare_usage), 432},
                             {"publish", sizeof(gpushare_publish), 24},
-                            {"gpu", sizeof(gpushare_gpu), 88},
+                            {"gpu", sizeof(gpushare_gpu), 104},
                             {"policy", sizeof(gpushare_policy), 24},
                             {"producer", sizeof(gpushare_producer), 32},
                             {"consumer", sizeof(gpushare_consumer), 8},
@@ -45,7 +45,7 @@ TEST(KmodUapi, NumbersOfTheIoctlsStand) {
   EXPECT_EQ(GPUSHARE_IOC_REGISTER, 0x4008B701u);
   EXPECT_EQ(GPUSHARE_IOC_REPLAY, 0x4008B702u);
   EXPECT_EQ(GPUSHARE_IOC_PUBLISH, 0x4018B703u);
-  EXPECT_EQ(GPUSHARE_IOC_SET_GPU, 0x4058B704u);
+  EXPECT_EQ(GPUSHARE_IOC_SET_GPU, 0x4068B704u);
   EXPECT_EQ(GPUSHARE_IOC_SET_POLICY, 0x4018B705u);
 }
 

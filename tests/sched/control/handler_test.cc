@@ -37,7 +37,8 @@ class ControlHandlerTest : public ::testing::Test {
                            .reload = [this] { return reload_; },
                            .forget = [this] { return (control_ ? *control_ : direct_).forget({}); },
                            .diagnose = [] { return std::vector<Finding>{{"gpu", {}, "one", ""}}; },
-                           .placements = &placements_});
+                           .placements = &placements_,
+                           .waiting = &waiting_});
   }
   Json ask(std::string_view request, const Peer& peer = kRoot) {
     const Answer answer = handle(request, peer);
@@ -53,6 +54,7 @@ class ControlHandlerTest : public ::testing::Test {
   TenantControl* control_ = nullptr;  // nullptr: direct_
   ControlPlane plane_;
   Placements placements_;
+  WaitingLine waiting_;
   Result<> reload_;
 };
 
@@ -78,14 +80,17 @@ class PlacementTest : public ControlHandlerTest {
     AgentRecord agent;
     agent.gpu_count = 2;
     write_record(plane_.region().agent, agent);
-    for (uint32_t index : {0U, 1U}) {
-      GpuRecord gpu;
-      gpu.index = index;
-      gpu.memory_bytes = uint64_t{16} << 30;
-      gpu.memory_used_bytes = index == 0 ? 0 : uint64_t{8} << 30;
-      (void)std::snprintf(gpu.uuid, sizeof gpu.uuid, "GPU-%u", index);
-      write_record(plane_.region().gpus[index], gpu);
-    }
+    use(0, 0);
+    use(1, 8);
+  }
+  // So many GiB of its 16 are in use.
+  void use(uint32_t index, uint64_t gib) {
+    GpuRecord gpu;
+    gpu.index = index;
+    gpu.memory_bytes = uint64_t{16} << 30;
+    gpu.memory_used_bytes = gib << 30;
+    (void)std::snprintf(gpu.uuid, sizeof gpu.uuid, "GPU-%u", index);
+    write_record(plane_.region().gpus[index], gpu);
   }
   void busy(uint32_t slot, uint32_t gpu) {
     ProcessRecord process;
@@ -144,10 +149,35 @@ TEST_F(PlacementTest, WhatIsOnItsWayHoldsItsMemory) {
 TEST_F(PlacementTest, ItsMemoryMustFit) {
   busy(0, 0);
   EXPECT_EQ(ask(R"({"op":"place","gpu":"auto","settings":{"memory_max":"10G"}})")["gpu"], 0);
+  EXPECT_EQ(ask(R"({"op":"place","gpu":"1","settings":{"memory_max":"10G"}})")["reason"],
+            "memory: needs 10240 MiB on 1 GPU, free on 0");
   const Json answer = ask(R"({"op":"place","gpu":"auto","settings":{"memory_max":"20G"}})");
-  EXPECT_EQ(answer["ok"], true);
-  EXPECT_FALSE(answer.contains("gpu"));
-  EXPECT_EQ(answer["reason"], "memory: needs 20480 MiB on 1 GPU, free on 0");
+  EXPECT_EQ(answer["ok"], false) << "no GPU is so large";
+  EXPECT_EQ(answer["error"], "memory: needs 20480 MiB on 1 GPU, so much is on 0 of 2");
+}
+
+TEST_F(PlacementTest, MemoryIsKeptForThoseWhoAskedBefore) {
+  use(0, 6);  // GiB of 16
+  const auto place = [&](pid_t pid, const std::string& memory) {
+    return ask(R"({"op":"place","gpu":"auto","settings":{"memory_max":")" + memory + "\"}}",
+               {.pid = pid, .uid = 0, .is_admin = true});
+  };
+  EXPECT_FALSE(place(600, "12G").contains("gpu"));
+  EXPECT_EQ(place(601, "6G")["gpu"], 1) << "on the other one, where 8 are free";
+  const Json answer = place(602, "9G");
+  EXPECT_FALSE(answer.contains("gpu")) << "10 are free on the first one, and kept";
+  EXPECT_EQ(answer["reason"], "memory: kept for 1 that asked before");
+  waiting_.publish(plane_.region(), rig_.clock.now());
+  const PlaneSnapshot plane = take_snapshot(plane_).value();
+  ASSERT_EQ(plane.waiting.size(), 2U);
+  EXPECT_EQ(plane.waiting[0].pid, 600);
+  EXPECT_EQ(plane.waiting[0].memory_bytes, uint64_t{12} << 30);
+  EXPECT_EQ(std::string(plane.waiting[1].why), "memory: kept for 1 that asked before");
+  use(0, 1);
+  EXPECT_EQ(place(600, "12G")["gpu"], 0);
+  waiting_.publish(plane_.region(), rig_.clock.now());
+  ASSERT_EQ(take_snapshot(plane_).value().waiting.size(), 1U);
+  EXPECT_EQ(take_snapshot(plane_).value().waiting[0].pid, 602);
 }
 
 TEST_F(PlacementTest, AGpuMayBeAskedFor) {

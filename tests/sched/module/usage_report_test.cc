@@ -101,7 +101,7 @@ TEST_F(UsageReportTest, TellsOfPressure) {
 
 TEST_F(UsageReportTest, TellsWhichGpuWasUsed) {
   rig_.start();
-  report_.describe(rig_.gpu.gpus(), "fair", {});
+  report_.describe(rig_.gpu.gpus(), Config(rig_.policies));
   rig_.add_busy("a", {});
   rig_.run_for(1s);
   publish();
@@ -137,6 +137,8 @@ TEST_F(UsageReportTest, CountsOnWhereAnAgentBeforeStopped) {
   ASSERT_TRUE(tree_.create("a"));
   tree_.put("tenants/a/gpu_time_us", "5000000\n");
   tree_.put("tenants/a/freezes", "7\n");
+  tree_.put("tenants/a/turns", "8\n");
+  tree_.put("tenants/a/held_us", "9\n");
   tree_.put("tenants/a/stat", "usage_usec 5000000\nnr_periods 90\nnr_throttled 30\n");
   tree_.put("tenants/a/pressure",
             "some avg10=1.00 avg60=2.00 avg300=3.00 total=444\n"
@@ -148,6 +150,8 @@ TEST_F(UsageReportTest, CountsOnWhereAnAgentBeforeStopped) {
   publish();
   EXPECT_GT(last("a")->gpu_time_us, 5'500'000u);
   EXPECT_EQ(last("a")->freezes, 7u);
+  EXPECT_EQ(last("a")->turns, 8u);
+  EXPECT_EQ(last("a")->held_us, 9u);
   EXPECT_EQ(last("a")->periods, 90u);
   EXPECT_EQ(last("a")->throttled_periods, 30u);
   EXPECT_GE(last("a")->some.total_us, 444u);
@@ -196,12 +200,31 @@ TEST_F(UsageReportTest, AFailureIsTriedAgain) {
 }
 
 TEST_F(UsageReportTest, DescribesGpusAndPolicy) {
-  report_.describe(rig_.gpu.gpus(), "fair", {});
+  Config config(rig_.policies);
+  report_.describe(rig_.gpu.gpus(), config);
   EXPECT_EQ(module_.gpus.size(), rig_.gpu.gpus().size());
   EXPECT_STREQ(module_.gpus[0].sharing, "time-slicing");
-  report_.describe(rig_.gpu.gpus(), "fair", {0});
+  EXPECT_STREQ(module_.gpus[0].policy, "fair");
+  config.gpus.emplace(0, GpuConfig{.policy = PolicyChoice(*find_policy(rig_.policies, "srtf")),
+                                   .is_spatial = true});
+  report_.describe(rig_.gpu.gpus(), config);
   EXPECT_STREQ(module_.gpus.back().sharing, "spatial");
-  EXPECT_EQ(module_.policy, "fair");
+  EXPECT_STREQ(module_.gpus.back().policy, "srtf");
+  EXPECT_EQ(module_.policy, "srtf");
+}
+
+TEST_F(UsageReportTest, TellsOfTurns) {
+  rig_.start(true, "[gpu.0]\npolicy = 'turns'\n");
+  rig_.add_busy("a", {});
+  rig_.add_busy("b", {});
+  rig_.run_for(4s);
+  publish();
+  const auto a = last("a"), b = last("b"), none = last("default");
+  ASSERT_TRUE(a && b && none);
+  EXPECT_GT(a->turns, 5u);
+  EXPECT_NEAR(static_cast<double>(a->turns), static_cast<double>(b->turns), 1);
+  EXPECT_NEAR(static_cast<double>(a->held_us + b->held_us), 4e6, 0.3e6) << "one of them waits";
+  EXPECT_EQ(none->turns + none->held_us, 0u);
 }
 
 }  // namespace

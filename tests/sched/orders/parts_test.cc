@@ -200,6 +200,35 @@ TEST(Place, OnlyWhereItsMemoryFits) {
   const Placement none = place({.bytes = 20ULL << 30}, gpus);
   EXPECT_THAT(none.gpus, ElementsAre());
   EXPECT_EQ(none.reason, "memory: needs 20480 MiB on 1 GPU, free on 0");
+  EXPECT_FALSE(none.is_impossible);
+}
+
+TEST(Place, WhatNoGpuCouldHoldIsNoMatterOfWaiting) {
+  const std::vector<PlaceGpu> gpus = {{.index = 0, .free_bytes = 8, .total_bytes = 16},
+                                      {.index = 1, .free_bytes = 8, .total_bytes = 32}};
+  EXPECT_FALSE(place({.bytes = 32}, gpus).is_impossible);
+  EXPECT_TRUE(place({.bytes = 33}, gpus).is_impossible);
+  EXPECT_TRUE(place({.bytes = 32, .gpus = 2}, gpus).is_impossible);
+  EXPECT_TRUE(place({.gpus = 3}, gpus).is_impossible);
+}
+
+TEST(Place, EachThatWaitsHasItsMemoryKeptWhereMostIsFree) {
+  const std::vector<PlaceGpu> gpus = {{.index = 0, .free_bytes = 10, .total_bytes = 16},
+                                      {.index = 1, .free_bytes = 12, .total_bytes = 16},
+                                      {.index = 2, .free_bytes = 12, .total_bytes = 12}};
+  const auto kept = [&](const std::vector<PlaceWaiting>& waiting) {
+    auto left = gpus;
+    reserve(waiting, left);
+    std::vector<uint64_t> free;
+    for (const PlaceGpu& gpu : left) free.push_back(gpu.free_bytes);
+    return free;
+  };
+  EXPECT_THAT(kept({}), ElementsAre(10, 12, 12));
+  EXPECT_THAT(kept({{.bytes = 12}}), ElementsAre(10, 0, 12)) << "ties go to the lower index";
+  EXPECT_THAT(kept({{.bytes = 12}, {.bytes = 11}}), ElementsAre(10, 0, 1));
+  EXPECT_THAT(kept({{.bytes = 14}, {.bytes = 14}}), ElementsAre(0, 0, 12)) << "the third is small";
+  EXPECT_THAT(kept({{.bytes = 4, .gpu = 0}}), ElementsAre(6, 12, 12));
+  EXPECT_THAT(kept({{.bytes = 99}, {.bytes = 1, .gpu = 7}}), ElementsAre(10, 12, 12));
 }
 
 TEST(Place, AvoidsJobsThatItDoesNotGetOnWith) {

@@ -121,6 +121,49 @@ TEST_F(TurnTakingTest, TurnsOfAQuarterOfASecondCostLittle) {
   EXPECT_GT(shares[0] + shares[1], 0.98);
 }
 
+TEST_F(TurnTakingTest, TurnsAreCountedAndWhoWaitsWasHeld) {
+  start_two();  // the first has the turn
+  EXPECT_EQ(rig_.tenant("a").turns, 1U);
+  EXPECT_EQ(rig_.tenant("b").turns, 0U);
+  EXPECT_EQ(rig_.tenant("a").held_ns, 0U);
+  EXPECT_NEAR(static_cast<double>(rig_.tenant("b").held_ns), 1e9, 0.1e9);
+  alternate(250ms);
+  rig_.run_for(5s);
+  EXPECT_NEAR(static_cast<double>(rig_.tenant("a").turns), 11, 1);
+  EXPECT_NEAR(static_cast<double>(rig_.tenant("b").turns), 10, 1);
+  EXPECT_NEAR(static_cast<double>(rig_.tenant("a").held_ns), 2.5e9, 0.2e9);
+  rig_.add("idle", {});
+  rig_.run_for(2s);
+  const uint64_t held = rig_.tenant("idle").held_ns;
+  rig_.run_for(2s);
+  EXPECT_EQ(rig_.tenant("idle").held_ns, held) << "who wants nothing waits for nothing";
+}
+
+// Two jobs of one tenant wait for the same second.
+TEST_F(TurnTakingTest, OfATenantTimePassesOnce) {
+  start();
+  rig_.add_busy("a", {});
+  rig_.add_busy("b", {});
+  rig_.add_busy("b", {});
+  rig_.run_for(2s);
+  EXPECT_NEAR(static_cast<double>(rig_.tenant("b").held_ns), 2e9, 0.2e9);
+}
+
+// What the next agent counts goes on from what this one published.
+TEST_F(TurnTakingTest, TurnsAreCountedOnByTheNextAgent) {
+  start_two();
+  alternate(250ms);
+  rig_.run_for(2s);
+  const TenantRecord before = rig_.tenant("a");
+  ASSERT_GE(before.turns, 3U);
+  rig_.kill();
+  start();
+  rig_.run_for(1s);
+  EXPECT_GE(rig_.tenant("a").turns, before.turns);
+  EXPECT_LE(rig_.tenant("a").turns, before.turns + 3);
+  EXPECT_GE(rig_.tenant("a").held_ns, before.held_ns);
+}
+
 TEST_F(TurnTakingTest, WhatARunStartedIsOneJobAndItsServiceIsKnown) {
   start();
   rig_.add_busy("a", {});

@@ -140,6 +140,9 @@ class SchedulerRig : public SchedulerParts {
     }
     return {};
   }
+  TenantRecord tenant(std::string_view name) {
+    return read_record(region->tenants[tenants.find(name).value()].record).value();
+  }
   std::size_t records() {
     return static_cast<std::size_t>(std::ranges::count_if(
         region->processes, [](const auto& slot) { return read_record(slot.record)->pid != 0; }));

@@ -40,6 +40,7 @@ const Member kMembers[] = {
     MEMBER(Region, roster_tenants),
     MEMBER(Region, roster_processes),
     MEMBER(Region, roster_scopes),
+    MEMBER(Region, waiting),
     MEMBER(RegionHeader, magic),
     MEMBER(RegionHeader, version),
     MEMBER(RegionHeader, header_bytes),
@@ -72,6 +73,8 @@ const Member kMembers[] = {
     MEMBER(Slot<RosterProcess>, copies),
     MEMBER(Slot<RosterScope>, version),
     MEMBER(Slot<RosterScope>, copies),
+    MEMBER(Slot<WaitingRecord>, version),
+    MEMBER(Slot<WaitingRecord>, copies),
     MEMBER(TenantSlot, record),
     MEMBER(TenantSlot, buckets),
     MEMBER(ProcessSlot, record),
@@ -151,6 +154,8 @@ const Member kMembers[] = {
     MEMBER(TenantRecord, sm_shown),
     MEMBER(TenantRecord, frozen_turn_ns),
     MEMBER(TenantRecord, frozen_user_ns),
+    MEMBER(TenantRecord, turns),
+    MEMBER(TenantRecord, held_ns),
     MEMBER(TenantRecord, iteration_us),
     MEMBER(TenantRecord, iteration_counts),
     MEMBER(TenantRecord, gpu),
@@ -250,6 +255,16 @@ const Member kMembers[] = {
     MEMBER(RosterScope, cgroup),
     MEMBER(RosterScope, tenant),
     MEMBER(RosterScope, reserved),
+    MEMBER(WaitingRecord, pid),
+    MEMBER(WaitingRecord, uid),
+    MEMBER(WaitingRecord, start_ticks),
+    MEMBER(WaitingRecord, since_ns),
+    MEMBER(WaitingRecord, memory_bytes),
+    MEMBER(WaitingRecord, length_us),
+    MEMBER(WaitingRecord, gpu),
+    MEMBER(WaitingRecord, reserved),
+    MEMBER(WaitingRecord, command),
+    MEMBER(WaitingRecord, why),
 };
 #undef MEMBER
 
@@ -266,6 +281,7 @@ const std::map<std::string, std::size_t> kSizes = {
     {"Slot<RosterTenant>", sizeof(Slot<RosterTenant>)},
     {"Slot<RosterProcess>", sizeof(Slot<RosterProcess>)},
     {"Slot<RosterScope>", sizeof(Slot<RosterScope>)},
+    {"Slot<WaitingRecord>", sizeof(Slot<WaitingRecord>)},
     {"TenantSlot", sizeof(TenantSlot)},
     {"ProcessSlot", sizeof(ProcessSlot)},
     {"TokenBucket", sizeof(TokenBucket)},
@@ -280,6 +296,7 @@ const std::map<std::string, std::size_t> kSizes = {
     {"RosterTenant", sizeof(RosterTenant)},
     {"RosterProcess", sizeof(RosterProcess)},
     {"RosterScope", sizeof(RosterScope)},
+    {"WaitingRecord", sizeof(WaitingRecord)},
 };
 
 struct Document {

@@ -84,6 +84,8 @@ TEST(Metrics, SayWhatTheControlPlaneSays) {
   Status status = live({.gpus = 1, .processes = 7, .has_targets = false});
   status.snapshot.tenants[2].record.throttled_ns = 2'500'000'000;
   status.snapshot.tenants[2].record.frozen_turn_ns = 1'500'000'000;
+  status.snapshot.tenants[2].record.turns = 12;
+  status.snapshot.tenants[2].record.held_ns = 3'500'000'000;
   status.snapshot.tenants[2].record.frozen_user_ns = 60'000'000'000;
   status.snapshot.tenants[1].record.memory_max_bytes = 1 << 20;
   const std::string text = text_of(status);
@@ -97,6 +99,8 @@ TEST(Metrics, SayWhatTheControlPlaneSays) {
         "gpushare_tenant_throttled_seconds_total{tenant=\"capped\",reason=\"cap\"} 2.5",
         "gpushare_tenant_throttled_seconds_total{tenant=\"capped\",reason=\"turn\"} 1.5",
         "gpushare_tenant_throttled_seconds_total{tenant=\"capped\",reason=\"user\"} 60",
+        "gpushare_tenant_turns_total{tenant=\"capped\"} 12",
+        "gpushare_tenant_held_seconds_total{tenant=\"capped\"} 3.5",
         "gpushare_tenant_gpu_seconds_total{tenant=\"research\",gpu=\"0\",UUID=\"GPU-1\"} 3",
         "gpushare_tenant_share_ratio{tenant=\"capped\",gpu=\"0\",UUID=\"GPU-1\"} 0.1",
         "gpushare_tenant_target_share_ratio{tenant=\"capped\",gpu=\"0\",UUID=\"GPU-1\"} 0.25",

@@ -146,6 +146,7 @@ PlaneSnapshot fake_snapshot(const FakePlane& fake, Time now) {
     snapshot.tenants.push_back(tenant);
   }
   if (fake.has_targets) add_targets(snapshot.tenants);
+  if (fake.has_waiting) snapshot.waiting.push_back({.pid = 9000});
   for (uint32_t p = 0; p < fake.processes; ++p) {
     snapshot.processes.push_back({.slot = p, .record = fake_process(fake, p, now)});
     if (fake.has_jobs) {

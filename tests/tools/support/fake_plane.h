@@ -14,6 +14,7 @@ struct FakePlane {
   uint32_t agent_pid = 1;
   bool has_targets = false;  // GPU 0 is divided by target times
   bool has_jobs = false;     // each process is a job that is held
+  bool has_waiting = false;  // a run waits for a GPU
 };
 
 // Returns what an agent would publish at `now`.

@@ -44,9 +44,10 @@ Names members(const Json& json) {
 }
 
 TEST(JsonPage, DescribesWhatStatusPrints) {
-  const Json status = Json::parse(
-      status_json(fake_snapshot({.gpus = 1, .processes = 7, .has_targets = true}, Time{})));
-  EXPECT_EQ(members(status), (Names{"agent", "last_ending", "gpus", "tenants", "processes"}));
+  const Json status = Json::parse(status_json(fake_snapshot(
+      {.gpus = 1, .processes = 7, .has_targets = true, .has_waiting = true}, Time{})));
+  EXPECT_EQ(members(status),
+            (Names{"agent", "last_ending", "gpus", "tenants", "processes", "waiting"}));
   for (const auto& [section, value] : status.items())
     EXPECT_EQ(described(section), members(value))
         << section << ": run the tests in the source folder";
@@ -54,11 +55,12 @@ TEST(JsonPage, DescribesWhatStatusPrints) {
 }
 
 TEST(JsonPage, DescribesWhatQueuePrints) {
-  const Json queue =
-      Json::parse(queue_json(fake_snapshot({.gpus = 1, .processes = 7, .has_jobs = true}, Time{})));
+  const Json queue = Json::parse(queue_json(
+      fake_snapshot({.gpus = 1, .processes = 7, .has_jobs = true, .has_waiting = true}, Time{})));
   ASSERT_FALSE(queue["jobs"].empty());
   EXPECT_EQ(described("queue.gpus"), members(queue["gpus"]));
   EXPECT_EQ(described("queue.jobs"), members(queue["jobs"]));
+  EXPECT_EQ(described("queue.waiting"), members(queue["waiting"]));
 }
 
 TEST(JsonPage, DescribesWhatDoctorPrints) {

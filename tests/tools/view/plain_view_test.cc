@@ -37,6 +37,31 @@ TEST(TenantLines, WhatHasNoEffectIsMarkedAndExplained) {
   EXPECT_FALSE(marked.contains("no policy")) << "nobody sets it";
 }
 
+TEST(TenantLines, TurnsAreShownWhereThereAreAny) {
+  const Screen screen{.width = 200};
+  Status status = status_with_limits();
+  status.snapshot.tenants[1].record.turns = 12;
+  status.snapshot.tenants[1].record.held_ns = 3'400'000'000;
+  const std::string text = text_of(tenant_lines(status, screen));
+  EXPECT_TRUE(text.contains(" TURNS ")) << text;
+  EXPECT_TRUE(text.contains(" 12 ")) << text;
+  EXPECT_TRUE(text.contains(" 3.4s ")) << text;
+}
+
+TEST(StatusLines, AGpuSaysItsPolicyAndTheGapsOfItsTurns) {
+  const Screen screen{.width = 200};
+  Status status = status_with_limits();
+  GpuRecord& gpu = status.snapshot.gpus[0];
+  std::string("srtf").copy(gpu.policy, sizeof gpu.policy);
+  EXPECT_FALSE(text_of(status_lines(status, screen)).contains("GAP"));
+  gpu.gaps = 5;
+  gpu.gap_p50_us = 150;
+  gpu.gap_p99_us = 730;
+  const std::string text = text_of(status_lines(status, screen));
+  EXPECT_TRUE(text.contains(" srtf ")) << text;
+  EXPECT_TRUE(text.contains("150us/730us")) << text;
+}
+
 TEST(TenantLines, WithoutAGpuNobodySaysThatThereAreNoTenants) {
   Status status = status_with_limits();
   status.snapshot.tenants.clear();

@@ -74,6 +74,27 @@ TEST_F(QueueView, RowsComeInTheOrderOfTurns) {
   EXPECT_LT(at.back(), lines.size());
 }
 
+TEST_F(QueueView, WhoWaitsForMemoryIsBelowTheJobs) {
+  WaitingRecord& waiting = status_.snapshot.waiting.emplace_back();
+  waiting.pid = 5001;
+  waiting.memory_bytes = uint64_t{20} << 30;
+  std::string("memory: needs 20480 MiB on 1 GPU, free on 0").copy(waiting.why, 95);
+  std::string("python train.py").copy(waiting.command, 127);
+  waiting.gpu = 1;
+  EXPECT_TRUE(has(row_of("5001"), " 20G ")) << row_of("5001");
+  EXPECT_TRUE(has(row_of("5001"), "memory: needs 20480 MiB"));
+  add(7, 0, TurnState::kRunning, 1);
+  const auto lines = queue_lines(status_, {.width = 160});
+  EXPECT_TRUE(has(lines.back(), "5001")) << lines.back();
+  EXPECT_EQ(row_of("5001", 0), "") << "it asked for the other one";
+  EXPECT_TRUE(has(row_of("5001", 1), "train.py"));
+  const auto json = nlohmann::json::parse(queue_json(status_.snapshot, 1));
+  ASSERT_EQ(json["waiting"].size(), 1U);
+  EXPECT_EQ(json["waiting"][0]["gpu"], 1);
+  EXPECT_EQ(json["waiting"][0]["length_us"], nullptr);
+  EXPECT_EQ(nlohmann::json::parse(queue_json(status_.snapshot, 0))["waiting"].size(), 0U);
+}
+
 // Each GPU has an order of its own.
 TEST_F(QueueView, AskedForOneGpuItShowsThePlacesThere) {
   add(7, 0, TurnState::kHeld, 1);
