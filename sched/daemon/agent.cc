@@ -443,11 +443,12 @@ std::vector<Finding> Agent::findings() const {
 
 }  // namespace
 
-Result<> run_agent(const AgentOptions& options) {
+Result<> run_agent(const AgentOptions& options, bool& started) {
   auto plane = ControlPlane::create(options.region);
   if (!plane) return std::unexpected(plane.error());
   auto agent = std::make_unique<Agent>(options, std::move(*plane));
-  if (auto started = agent->start(); !started) return started;
+  if (auto begun = agent->start(); !begun) return begun;
+  started = true;
   Result<> ran = agent->run();
   // It then stays until the process ends.
   static const Agent* left = nullptr;

@@ -28,6 +28,7 @@
 #include "shmctl/base/clock.h"
 #include "shmctl/base/log.h"
 #include "shmctl/plane/region.h"
+#include "shmctl/program/command_line.h"
 
 namespace gpushare {
 namespace {
@@ -44,6 +45,14 @@ constexpr int kAgentDies = SIGUSR1;   // sent by the lifeline to the supervisor
 constexpr int kFileMade = SIGUSR2;    // sent by the file watch to the supervisor
 constexpr int kUndoingTells = SIGIO;  // sent by the supervisor's own threads
 constexpr int kHandOver = SIGUSR1;    // sent by the supervisor to the agent
+
+// Of an agent that has ended by itself. `status`: that of wait(2).
+bool could_not_start(int status) {
+  return WEXITSTATUS(status) > kCouldNotStart && WEXITSTATUS(status) <= kCouldNotStart + kExitUsage;
+}
+int exit_code(int status) {
+  return WEXITSTATUS(status) - (could_not_start(status) ? kCouldNotStart : 0);
+}
 
 Nanos next_pause(Nanos last) {
   return last == Nanos{} ? kFirstPause : std::min(2 * last, kLongestPause);
@@ -224,7 +233,7 @@ void Supervisor::note_ending(pid_t agent, int status) {
                  static_cast<uint32_t>(WTERMSIG(status)), clock_.now());
   else if (WEXITSTATUS(status) != 0)
     write_ending(plane_.region(), pid, EndingKind::kExited,
-                 static_cast<uint32_t>(WEXITSTATUS(status)), clock_.now());
+                 static_cast<uint32_t>(exit_code(status)), clock_.now());
 }
 
 // After an agent that was not asked to end: sets when the next one is started. `status`: that of
@@ -232,8 +241,8 @@ void Supervisor::note_ending(pid_t agent, int status) {
 std::optional<int> Supervisor::plan_restart(int status) {
   const Time now = clock_.now();
   const Nanos lived = now - agent_.started();
-  if (WIFEXITED(status) && WEXITSTATUS(status) != 0 && agent_.starts() == 1 && lived < kYoung)
-    return WEXITSTATUS(status);  // the agent has logged why
+  if (WIFEXITED(status) && could_not_start(status) && agent_.starts() == 1)
+    return exit_code(status);  // the agent has logged why
   if (lived > kYoung) {
     pause_ = Nanos{};
   } else {
@@ -242,7 +251,7 @@ std::optional<int> Supervisor::plan_restart(int status) {
   start_at_ = now + pause_;
   const std::string how = WIFSIGNALED(status)
                               ? fmt::format("was ended by signal {}", WTERMSIG(status))
-                              : fmt::format("ended with code {}", WEXITSTATUS(status));
+                              : fmt::format("ended with code {}", exit_code(status));
   const std::string when = pause_ == Nanos{} ? "" : fmt::format(" in {} ms", pause_ / 1ms);
   log_error("the agent {}; starting it again{}", how, when);
   return std::nullopt;

@@ -36,10 +36,6 @@ TEST(ForkBomb, TheNextAgentKnowsWhoBelongsWhere) {
                          std::chrono::minutes(10)))
       << rig.output("run.log");
 
-  const pid_t agent = rig.agent_pid();
-  ::kill(agent, SIGKILL);
-  EXPECT_TRUE(eventually([&] { return rig.agent_pid() != 0 && rig.agent_pid() != agent; }));
-  EXPECT_TRUE(eventually([&] { return tenant_of_other() == wanted; }));
   const auto plane = ControlPlane::open_read_only(rig.region);
   ASSERT_TRUE(plane);
   const auto of_bomb = [&] {
@@ -47,10 +43,18 @@ TEST(ForkBomb, TheNextAgentKnowsWhoBelongsWhere) {
       return (read_record(slot)->flags & kRosterInherited) != 0;
     });
   };
-  // Those whose forks the first agent had not read are found by the next one.
   const auto all =
       static_cast<std::ptrdiff_t>(std::min<std::size_t>(processes, kMaxRosterProcesses - 2));
-  EXPECT_TRUE(eventually([&] { return of_bomb() == all; })) << of_bomb() << " of " << all;
+  // They have nothing on the GPU any more, so that the next agent would not meet one of which this
+  // one has not read yet, until it uses the GPU again.
+  ASSERT_TRUE(eventually([&] { return of_bomb() == all; }, std::chrono::minutes(5)))
+      << of_bomb() << " of " << all;
+
+  const pid_t agent = rig.agent_pid();
+  ::kill(agent, SIGKILL);
+  EXPECT_TRUE(eventually([&] { return rig.agent_pid() != 0 && rig.agent_pid() != agent; }));
+  EXPECT_TRUE(eventually([&] { return tenant_of_other() == wanted; }));
+  EXPECT_EQ(of_bomb(), all);
 }
 
 }  // namespace

@@ -208,6 +208,9 @@ void Writer::write_gpus() {
 }
 
 void Writer::write_turns() {
+  one("gpushare_runs_waiting", Type::kGauge,
+      "Runs that wait for a GPU on which their memory fits, the first 64.",
+      snapshot_.waiting.size());
   // By GPU, each job once, although it may have many processes.
   std::map<uint32_t, std::map<uint64_t, TurnState>> jobs;
   for (const auto& [slot, process] : snapshot_.processes)

@@ -94,8 +94,11 @@ ExitCode serve(AgentOptions options, const std::string& former, bool is_foregrou
     if (const auto usable = begin_anew_if_unreadable(options); !usable) return fail(usable.error());
     if (!is_foreground) return static_cast<ExitCode>(run_supervisor(options, arguments));
   }
-  const auto ran = run_agent(options);
-  return ran ? kExitOk : fail(ran.error());
+  bool started = false;
+  const auto ran = run_agent(options, started);
+  const ExitCode code = ran ? kExitOk : fail(ran.error());
+  return started || options.supervisor_pid == 0 ? code
+                                                : static_cast<ExitCode>(code + kCouldNotStart);
 }
 
 // With a simulated GPU the kernel module is used only when an option names it.

@@ -42,9 +42,12 @@ TEST(System, WeightsHold) {
       << rig.share_beside(*heavy, *light);
 }
 
+// As a gang (gangs_system_test.cc) it would have the least of them on both.
 TEST(System, AProgramOnTwoGpusHasItsShareOfEach) {
-  SystemRig rig("[tenant.both]\nweight = 100\n[tenant.a]\nweight = 300\n[tenant.b]\nweight = 50\n",
-                2);
+  SystemRig rig(
+      "[tenant.both]\nweight = 100\ngang = false\n[tenant.a]\nweight = 300\n[tenant.b]\nweight = "
+      "50\n",
+      2);
   rig.start_agent();
   const auto start = [&](const std::string& devices, const std::string& tenant) {
     std::vector<std::string> arguments = kSaturating;

@@ -81,7 +81,7 @@ TEST(Metrics, IterationTimesAreAHistogram) {
 }
 
 TEST(Metrics, SayWhatTheControlPlaneSays) {
-  Status status = live({.gpus = 1, .processes = 7, .has_targets = false});
+  Status status = live({.gpus = 1, .processes = 7, .has_waiting = true});
   status.snapshot.tenants[2].record.throttled_ns = 2'500'000'000;
   status.snapshot.tenants[2].record.frozen_turn_ns = 1'500'000'000;
   status.snapshot.tenants[2].record.turns = 12;
@@ -99,6 +99,7 @@ TEST(Metrics, SayWhatTheControlPlaneSays) {
         "gpushare_tenant_throttled_seconds_total{tenant=\"capped\",reason=\"cap\"} 2.5",
         "gpushare_tenant_throttled_seconds_total{tenant=\"capped\",reason=\"turn\"} 1.5",
         "gpushare_tenant_throttled_seconds_total{tenant=\"capped\",reason=\"user\"} 60",
+        "gpushare_runs_waiting 1",
         "gpushare_tenant_turns_total{tenant=\"capped\"} 12",
         "gpushare_tenant_held_seconds_total{tenant=\"capped\"} 3.5",
         "gpushare_tenant_gpu_seconds_total{tenant=\"research\",gpu=\"0\",UUID=\"GPU-1\"} 3",

@@ -290,7 +290,9 @@ TEST_F(CreditGate, OfFortyHeldTenantsOnlyWhatIsInLineWaitsOnTheGpu) {
     all.push_back(
         start({"meet", "--launches", "1000000000", "--blocks", "1", "--pause-us", "3000"}, &rig));
   for (const auto& program : all)
-    ASSERT_TRUE(eventually([&] { return read(rig, *program, &ShimCredit::issued) > 2; }));
+    ASSERT_TRUE(eventually([&] { return read(rig, *program, &ShimCredit::issued) > 2; }, 5min))
+        << read(rig, *program, &ShimCredit::issued)
+        << (rig.with_slot(program->pid(), [](ShimSlot&) {}) ? "" : ", without a slot");
   rig.with_all_slots(ShimHost::close_gate);
   uint32_t at_gate = 0;
   for (uint32_t i = 0; i < kTenants; ++i) {
