@@ -90,7 +90,7 @@ class Handler {
   void require_admin() const {
     if (!peer_.is_admin)
       throw Refusal{"denied", "this takes root or membership of the group gpushare",
-                    "hello, status, doctor, and run without tenant or settings"};
+                    "hello, status, doctor, and place and run without tenant or settings"};
   }
 
   const Json& member(const char* key) const {
@@ -233,6 +233,7 @@ class Handler {
     const LengthHistory nothing;
     const LengthHistory& lengths = scope_.lengths == nullptr ? nothing : *scope_.lengths;
     TenantSettings said;
+    if (!settings().empty()) require_admin();  // as `run` does afterwards
     value_or_refuse(apply_settings(said, settings()));
     std::optional<Nanos> length;
     if (said.length > Micros{}) length = said.length;
@@ -241,35 +242,41 @@ class Handler {
         .length = length ? static_cast<double>(length->count()) : lengths.mix().index({}),
         .bytes = said.memory_max.value_or(0)};
     const PlaneSnapshot plane = value_or_refuse(take_snapshot(scope_.plane));
-    std::vector<PlaceGpu> gpus = place_gpus(plane, lengths.mix());
-    if (gpus.empty()) throw Refusal{"failed", "there is no GPU", ""};
     const auto caller = scope_.processes.link(peer_.pid);
+    const bool waits = scope_.waiting != nullptr && caller && scope_.waiting->has(caller->id);
+    const std::string wanted = string("gpu");
+    std::vector<PlaceGpu> gpus = place_gpus(plane, lengths.mix());
+    const std::optional<uint32_t> only = gpu_of(wanted, gpus);
+    const bool is_there = !gpus.empty() && (wanted == "auto" || only);
+    if (!is_there && !waits) {
+      if (gpus.empty()) throw Refusal{"failed", "there is no GPU", ""};
+      std::string known;
+      for (const PlaceGpu& gpu : gpus) known += fmt::format(", {}", gpu.index);
+      throw Refusal{"usage", fmt::format("there is no GPU '{}'", wanted), "auto" + known};
+    }
     if (scope_.placements != nullptr)
       scope_.placements->add_to(gpus, scope_.clock.now(), [&](const ProcessId& process) {
         return (caller && caller->id == process) || has_come(process, plane) || is_gone(process);
       });
-    const std::string wanted = string("gpu");
-    if (wanted != "auto") {
-      std::string known;
-      for (const PlaceGpu& gpu : gpus) known += fmt::format(", {}", gpu.index);
-      std::erase_if(gpus, [&](const PlaceGpu& gpu) { return std::to_string(gpu.index) != wanted; });
-      if (gpus.empty())
-        throw Refusal{"usage", fmt::format("there is no GPU '{}'", wanted), "auto" + known};
+    // One that waits does so while its GPU is opened anew, too.
+    const Placement placement = is_there
+                                    ? place_after_others(job, std::move(gpus), only, caller)
+                                    : Placement{.gpus = {}, .reason = "its GPU is not there now"};
+    if (placement.is_impossible) {
+      if (waits) scope_.waiting->forget(caller->id);
+      throw Refusal{"failed", placement.reason, ""};
     }
-    const Placement placement = place_after_others(job, gpus, caller);
-    if (placement.is_impossible) throw Refusal{"failed", placement.reason, ""};
-    body_["reason"] = wanted == "auto" || placement.gpus.empty() ? placement.reason : "asked for";
+    body_["reason"] = !only || placement.gpus.empty() ? placement.reason : "asked for";
     if (placement.gpus.empty()) {
       if (scope_.waiting != nullptr && caller)
-        scope_.waiting->note(
-            {.process = caller->id,
-             .uid = peer_.uid,
-             .bytes = job.bytes,
-             .length = length,
-             .gpu = wanted == "auto" ? std::nullopt : std::optional(gpus.front().index),
-             .command = scope_.processes.hides_others() ? "" : command_line(),
-             .why = placement.reason},
-            scope_.clock.now());
+        scope_.waiting->note({.process = caller->id,
+                              .uid = peer_.uid,
+                              .bytes = job.bytes,
+                              .length = length,
+                              .gpu = only,
+                              .command = scope_.processes.hides_others() ? "" : command_line(),
+                              .why = placement.reason},
+                             scope_.clock.now());
       return;
     }
     if (scope_.waiting != nullptr && caller) scope_.waiting->forget(caller->id);
@@ -283,17 +290,28 @@ class Handler {
                                .bytes = job.bytes,
                                .since = scope_.clock.now()});
   }
-  // Memory that is kept for those who asked before is not free.
+  // None: "auto", or what names no GPU.
+  static std::optional<uint32_t> gpu_of(const std::string& wanted,
+                                        const std::vector<PlaceGpu>& gpus) {
+    const auto found = std::ranges::find(
+        gpus, wanted, [](const PlaceGpu& gpu) { return std::to_string(gpu.index); });
+    return found == gpus.end() ? std::nullopt : std::optional(found->index);
+  }
+  // On the GPU `only`, or any. Memory that is kept for those who asked before is not free.
   Placement place_after_others(const PlaceJob& job, std::vector<PlaceGpu> gpus,
+                               std::optional<uint32_t> only,
                                const std::optional<ProcReader::Link>& caller) const {
-    const Placement alone = gpushare::place(job, gpus);
+    const auto place_there = [&] {
+      std::vector<PlaceGpu> allowed = gpus;
+      std::erase_if(allowed,
+                    [&](const PlaceGpu& gpu) { return only.value_or(gpu.index) != gpu.index; });
+      return gpushare::place(job, allowed);
+    };
+    const Placement alone = place_there();
     if (alone.gpus.empty() || scope_.waiting == nullptr) return alone;
-    const auto before =
-        scope_.waiting->before(caller ? caller->id : ProcessId{}, scope_.clock.now());
-    reserve(before, gpus);
-    Placement after = gpushare::place(job, gpus);
-    if (after.gpus.empty())
-      after.reason = fmt::format("memory: kept for {} that asked before", before.size());
+    reserve(scope_.waiting->before(caller ? caller->id : ProcessId{}, scope_.clock.now()), gpus);
+    Placement after = place_there();
+    if (after.gpus.empty()) after.reason = "memory: kept for those who asked before";
     return after;
   }
   // Whether it, or something that it has started, is on a GPU.

@@ -2,6 +2,7 @@
 #include "sched/control/waiting_line.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "shmctl/plane/slots.h"
@@ -26,15 +27,42 @@ WaitingRecord record_of(const WaitingLine::Waiting& waiting) {
   return record;
 }
 
+std::string text_of(const auto& field) { return {field, ::strnlen(field, sizeof field)}; }
+
 }  // namespace
+
+void WaitingLine::take_over(const Region& region, Time now) {
+  for (const Slot<WaitingRecord>& slot : region.waiting) {
+    if (!is_written(slot)) continue;
+    const auto record = read_record(slot);
+    if (!record || record->pid <= 0) continue;
+    Waiting& one = waiting_.emplace_back();
+    one.process = {record->pid, record->start_ticks};
+    one.uid = record->uid;
+    one.bytes = record->memory_bytes;
+    if (record->length_us != kUnknown64) one.length = Micros(record->length_us);
+    if (record->gpu != kUnknown32) one.gpu = record->gpu;
+    one.command = text_of(record->command);
+    one.why = text_of(record->why);
+    one.since = std::min(Time(Nanos(record->since_ns)), now);
+    one.asked = now;
+  }
+}
+
+bool WaitingLine::has(const ProcessId& process) const {
+  return std::ranges::find(waiting_, process, &Waiting::process) != waiting_.end();
+}
 
 void WaitingLine::note(Waiting waiting, Time now) {
   waiting.asked = now;
+  // As much as is shown.
+  waiting.command.resize(std::min(waiting.command.size(), sizeof(WaitingRecord::command) - 1));
+  while (waiting.command.ends_with(' ')) waiting.command.pop_back();
   const auto known = std::ranges::find(waiting_, waiting.process, &Waiting::process);
   if (known != waiting_.end()) {
     waiting.since = known->since;
-    has_changed_ |= known->why != waiting.why;
     *known = std::move(waiting);
+    has_changed_ = true;
     return;
   }
   const auto of_user = std::ranges::count(waiting_, waiting.uid, &Waiting::uid);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // WaitingLine: the runs that wait for a GPU on which their memory fits, in the order in which they
-// asked first. gpushare run asks again each second; who does not is gone. One thread, the agent's.
+// asked first. gpushare run asks again each second; who does not is gone. The line outlives the
+// agent in the region: the next one takes it over. One thread, the agent's.
 //
 // Memory that becomes free is kept for those who wait, so that a large run is not overtaken for
 // ever by small ones: each keeps a part of one GPU (reserve(), in sched/orders/place.h). After
@@ -22,10 +23,11 @@ namespace gpushare {
 
 class WaitingLine {
  public:
-  static constexpr Nanos kSilent = std::chrono::seconds(5);
+  // More than twice as long as gpushare run waits for an answer (Client::kAnswerTimeout).
+  static constexpr Nanos kSilent = std::chrono::seconds(15);
   static constexpr Nanos kReserves = std::chrono::minutes(10);
   // More of one user get no place: they wait all the same, and nothing is kept for them.
-  static constexpr std::size_t kMostOfAUser = 64;
+  static constexpr std::size_t kMostOfAUser = 16;
 
   struct Waiting {
     ProcessId process{};
@@ -38,6 +40,9 @@ class WaitingLine {
     Time since{}, asked{};
   };
 
+  // What the agent before has published, as if all asked now. Call it before the others.
+  void take_over(const Region& region, Time now);
+  bool has(const ProcessId& process) const;
   // It asks, and must wait. One that has asked before keeps its place and its `since`.
   void note(Waiting waiting, Time now);
   // It has a GPU.

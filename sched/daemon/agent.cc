@@ -151,6 +151,7 @@ Result<> Agent::start() {
   keep_usage();
   follow_forks();
   if (auto taken = module_.start(config_); !taken) return taken;
+  waiting_.take_over(plane_.region(), clock_.now());
   kept_roster_.open(options_.kept_roster);
   if (!options_.kept_roster.empty()) kept_roster_.store()->follow(roster_);
   auto control = ControlServer::listen(loop_.io(), options_.socket,

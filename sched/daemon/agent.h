@@ -40,8 +40,8 @@ struct AgentOptions {
 
 // Runs until a signal ends it. Errors: it could not start, because of the configuration
 // (invalid_argument), the control plane or the control socket; timed_out: at its end a GPU did not
-// answer, and what is frozen there is listed in the ledger. The caller prints the error. `started`:
-// set once the agent serves.
+// answer, and what is frozen there is listed in the ledger. The caller prints the error. `started`
+// is false before, and set once the agent serves.
 Result<> run_agent(const AgentOptions& options, bool& started);
 
 // An agent that could not start tells its supervisor so: it adds this to its exit code.

@@ -48,10 +48,13 @@ constexpr int kHandOver = SIGUSR1;    // sent by the supervisor to the agent
 
 // Of an agent that has ended by itself. `status`: that of wait(2).
 bool could_not_start(int status) {
-  return WEXITSTATUS(status) > kCouldNotStart && WEXITSTATUS(status) <= kCouldNotStart + kExitUsage;
+  const int code = WEXITSTATUS(status);
+  const bool has_said_so = code > kCouldNotStart && code <= kCouldNotStart + kExitUsage;
+  return has_said_so || code == kExitNotFound;  // it could not be executed
 }
 int exit_code(int status) {
-  return WEXITSTATUS(status) - (could_not_start(status) ? kCouldNotStart : 0);
+  const int code = WEXITSTATUS(status);
+  return could_not_start(status) && code != kExitNotFound ? code - kCouldNotStart : code;
 }
 
 Nanos next_pause(Nanos last) {

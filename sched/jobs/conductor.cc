@@ -166,6 +166,11 @@ const JobTurn* Conductor::find(uint64_t job) const {
   return turn == turns_.end() ? nullptr : &turn->second;
 }
 
+uint64_t Conductor::take_turns(uint64_t job) {
+  const auto turn = turns_.find(job);
+  return turn == turns_.end() ? 0 : turn->second.take_turns();
+}
+
 std::vector<ProcessHold> Conductor::holds() const {
   std::vector<ProcessHold> all;
   for (const auto& [id, turn] : turns_) {

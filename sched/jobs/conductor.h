@@ -50,6 +50,8 @@ class Conductor {
 
   // nullptr: there is no such job.
   const JobTurn* find(uint64_t job) const;
+  // Of a job, as JobTurn::take_turns(); 0: there is no such job.
+  uint64_t take_turns(uint64_t job);
   // As of the last decide(), ascending by process.
   std::vector<ProcessHold> holds() const;
   // When the next look is due.

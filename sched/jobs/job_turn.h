@@ -22,6 +22,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "sched/jobs/hold.h"
@@ -79,8 +80,9 @@ class JobTurn {
   Time stood() const { return stood_; }
   // When it began its first iteration since it was let in; zero: not yet, or not known.
   Time began() const { return began_; }
-  // That it has had. One that it was called back from before it stood goes on as the same.
-  uint64_t turns() const { return turns_; }
+  // That have begun since the last call. One that it was called back from before it stood goes on
+  // as the same.
+  uint64_t take_turns() { return std::exchange(turns_, 0); }
 
  private:
   struct Held {

@@ -40,8 +40,8 @@ Placement no_place(const PlaceJob& job, std::span<const PlaceGpu> gpus, size_t f
   placement.is_impossible = large_enough < wanted;
   placement.reason =
       placement.is_impossible
-          ? fmt::format("memory: needs {} MiB on {}, so much is on {} of {}", job.bytes >> 20,
-                        gpus_text(wanted), large_enough, gpus.size())
+          ? fmt::format("memory: needs {} MiB on {}, of {} only {} have so much", job.bytes >> 20,
+                        gpus_text(wanted), gpus.size(), large_enough)
           : fmt::format("memory: needs {} MiB on {}, free on {}", job.bytes >> 20,
                         gpus_text(wanted), fitting);
   return placement;

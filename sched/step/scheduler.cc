@@ -244,6 +244,7 @@ Time Scheduler::decide(Time now) {
     // What was planned last for one that is left alone says nothing of the jobs on the others.
     for (uint32_t gpu = 0; gpu < gpus; ++gpu)
       if (!state_.gpu_problems[gpu].empty()) turns_.drop_order(gpu);
+    if (last_step_ != Time{}) turns_.add_held(now - last_step_);
     turns_.begin();
     for_each_gpu([&](uint32_t gpu) {
       turns_.add(gpu, deciders_[gpu].takes_turns, deciders_[gpu].views.processes());
@@ -384,7 +385,6 @@ void Scheduler::note_states(Time now) {
   frozen_.erase(rest, end);
   for (const auto& [tenant, state] : frozen_)
     state_.tenant_use[tenant].*sum_of_frozen(state) += passed;
-  turns_.add_held(passed);
 }
 
 // What the processes with the shim have counted since the last step is their tenants'.

@@ -198,25 +198,23 @@ void TurnTaking::decide(Time now) {
 
 void TurnTaking::note_turns(bool has_let_in) {
   if (!has_let_in) return;
-  std::erase_if(turns_counted_,
-                [&](const auto& counted) { return conductor_.find(counted.first) == nullptr; });
   for (const Job& job : jobs_.all()) {
     const JobTurn* const turn = conductor_.find(job.id);
     if (turn == nullptr || turn->state() != TurnState::kRunning) continue;
     if (!job.start) jobs_.note_turn(job.id);
-    uint64_t& counted = turns_counted_[job.id];
-    state_.tenant_use[job.tenant].turns += turn->turns() - std::exchange(counted, turn->turns());
+    state_.tenant_use[job.tenant].turns += conductor_.take_turns(job.id);
   }
 }
 
-// Of a tenant time passes once, however many of its jobs wait.
 void TurnTaking::add_held(Nanos passed) {
+  if (!has_orders()) return;
   std::set<uint32_t> held;
   for (const Job& job : jobs_.all())
     if (const JobTurn* const turn = conductor_.find(job.id);
         turn != nullptr && turn->waits() && turn->wants_gpu())
       held.insert(job.tenant);
-  for (const uint32_t tenant : held) state_.tenant_use[tenant].held += passed;
+  for (const uint32_t tenant : held)
+    if (state_.tenants.at(tenant) != nullptr) state_.tenant_use[tenant].held += passed;
 }
 
 const ProcessHold* TurnTaking::hold_of(const ProcessId& process) const {

@@ -51,7 +51,8 @@ class TurnTaking {
   // Tells the processes, freezes and thaws. A hand-over that this makes possible follows at once.
   void carry_out(Time now);
 
-  // Adds to the use of the tenants whose jobs wait that they did so for so long.
+  // Adds `passed` to what each tenant was held of which at least one job wants a GPU and stands for
+  // another's turn; once, however many do. As they stood after the last step, so before form().
   void add_held(Nanos passed);
 
   // Whether any job is in another state than at the last call, or has come or gone.
@@ -105,7 +106,6 @@ class TurnTaking {
   std::vector<ProcessHold> holds_, told_;  // ascending by process
   // What is left of each job, as the policies were told, and how that is known.
   std::map<uint64_t, Left> left_;
-  std::map<uint64_t, uint64_t> turns_counted_;  // of each job, in its tenant's use
   std::vector<uint64_t> idle_;  // the jobs that did not want a GPU in this step, ascending
   std::vector<JobView> views_;
   std::vector<std::pair<uint64_t, TurnState>> states_;  // of the jobs, at the last has_changed()

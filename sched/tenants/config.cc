@@ -180,7 +180,7 @@ class Reader {
       if (const PolicyEntry* entry = read_policy(*node, path)) gpu.policy = chosen(*entry);
     const std::span<const PolicyOption> options = gpu.policy.entry->options;
     bool has_options = false;
-    std::vector<std::string_view> spatial;  // of the options that are set
+    std::vector<std::string_view> spatial;  // set to another value than the default
     for (auto&& [key, node] : table) {
       const auto option = std::ranges::find(options, key.str(), &PolicyOption::key);
       if (key == "sharing") {

@@ -46,7 +46,6 @@ void clear_gpus(Region& region) {
 
 void clear_records(Region& region) {
   clear_gpus(region);
-  for (auto& waiting : region.waiting) clear(waiting);
   for (TenantSlot& tenant : region.tenants) clear_present(tenant.record);
   clear(region.agent);
 }

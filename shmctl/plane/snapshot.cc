@@ -78,6 +78,7 @@ Result<PlaneSnapshot> copy_all(const Region& region) {
   for (const Slot<WaitingRecord>& slot : region.waiting) {
     if (!is_written(slot)) continue;
     auto waiting = read_record(slot);
+    if (!waiting) ++snapshot.rejected;
     if (!waiting || waiting->pid <= 0) continue;
     terminate(waiting->command);
     terminate(waiting->why);

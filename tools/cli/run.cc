@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -90,15 +91,6 @@ constexpr Nanos kAskAgain = 1s;
 // An agent that is restarted answers again within seconds.
 constexpr Nanos kAgentPatience = 60s;
 
-Result<Client> connect_again(const std::string& socket) {
-  const Time until = MonotonicClock().now() + kAgentPatience;
-  for (;;) {
-    auto client = Client::connect(socket);
-    if (client || MonotonicClock().now() >= until) return client;
-    std::this_thread::sleep_for(kAskAgain);
-  }
-}
-
 // Asks the agent where the program should run, until it fits somewhere, and lets it see that GPU
 // alone. Children inherit it. While it waits, the agent may be restarted.
 Result<> choose_gpu(const Invocation& invocation, Client& client) {
@@ -106,17 +98,21 @@ Result<> choose_gpu(const Invocation& invocation, Client& client) {
                         .settings = run_request(invocation).settings,
                         .gpu = invocation.text("gpu"),
                         .command = invocation.arguments};
-  std::string said;
-  for (;;) {
+  auto say = [said = std::string()](const std::string& why) mutable {
+    if (why != said) fmt::print(stderr, "gpushare: waits: {}\n", why);
+    said = why;
+  };
+  std::optional<Time> answered;  // none: it has not waited yet
+  for (;; std::this_thread::sleep_for(kAskAgain)) {
     const auto answer = client.ask(request);
-    if (!answer && !said.empty()) {
-      fmt::print(stderr, "gpushare: waits: {}; asking again\n", answer.error().message());
-      auto next = connect_again(endpoints_of(invocation).socket);
-      if (!next) return std::unexpected(next.error());
-      client = *std::move(next);
+    if (!answer) {
+      if (!answered || MonotonicClock().now() - *answered >= kAgentPatience)
+        return std::unexpected(answer.error());
+      say("the agent does not answer");
+      if (auto again = Client::connect(endpoints_of(invocation).socket)) client = *std::move(again);
       continue;
     }
-    const auto placed = answer ? decode_placed(*answer) : std::unexpected(answer.error());
+    const auto placed = decode_placed(*answer);
     if (!placed) return std::unexpected(placed.error());
     if (placed->gpu) {
       const std::string device = placed->uuid.empty() ? std::to_string(*placed->gpu) : placed->uuid;
@@ -125,9 +121,8 @@ Result<> choose_gpu(const Invocation& invocation, Client& client) {
       fmt::print(stderr, "gpushare: on GPU {}: {}\n", *placed->gpu, placed->reason);
       return {};
     }
-    if (placed->reason != said) fmt::print(stderr, "gpushare: waits: {}\n", placed->reason);
-    said = placed->reason;
-    std::this_thread::sleep_for(kAskAgain);
+    say(placed->reason);
+    answered = MonotonicClock().now();
   }
 }
 

@@ -93,7 +93,8 @@ Command queue_command() {
               "A job is what one 'gpushare run' has started, with its children, or any other "
               "GPU process by itself. For each: its place, whether it runs, is held between "
               "two iterations, is stopped in mid-kernel or is being stopped, what it has "
-              "received and still needs, and why it waits.",
+              "received and still needs, and why it waits. Below are the runs that wait for a GPU "
+              "on which their memory fits (gpushare run --gpu), in the order in which they asked.",
           .options = {{"gpu", 0, "N", "Only the jobs on this GPU"},
                       {"watch", 0, "", "Show it again every second"},
                       json_option(),

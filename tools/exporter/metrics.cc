@@ -181,6 +181,9 @@ void Writer::write_agent() {
       agent.mps_clients);
   one("gpushare_mps_faults_total", Type::kCounter, "Faults that ended clients of MPS.",
       agent.mps_faults);
+  one("gpushare_runs_waiting", Type::kGauge,
+      "Runs that wait for a GPU on which their memory fits, the first 64.",
+      snapshot_.waiting.size());
 }
 
 void Writer::write_gpus() {
@@ -208,9 +211,6 @@ void Writer::write_gpus() {
 }
 
 void Writer::write_turns() {
-  one("gpushare_runs_waiting", Type::kGauge,
-      "Runs that wait for a GPU on which their memory fits, the first 64.",
-      snapshot_.waiting.size());
   // By GPU, each job once, although it may have many processes.
   std::map<uint32_t, std::map<uint64_t, TurnState>> jobs;
   for (const auto& [slot, process] : snapshot_.processes)
@@ -280,7 +280,8 @@ void Writer::write_tenants() {
              known(&TenantRecord::turns));
   of_tenants(
       "gpushare_tenant_held_seconds_total", Type::kCounter,
-      "Time for which a job of the tenant had work for a GPU and waited for its turn.",
+      "Time for which a job of the tenant had work for a GPU and waited for its turn, where the "
+      "policy orders jobs.",
       [](const TenantRecord& tenant) { return std::optional(seconds_of_nanos(tenant.held_ns)); });
   of_tenants("gpushare_tenant_frozen_by_user", Type::kGauge,
              "Whether the tenant is frozen by `gpushare freeze`.",

@@ -77,8 +77,12 @@ ExitCode serve(AgentOptions options, const std::string& former, bool is_foregrou
   raise_descriptor_limit();
   make_folder_of(options.socket);
   const bool is_supervised = options.supervisor_pid != 0;  // the supervisor then holds the locks
+  const auto not_started = [&](const Error& error) {
+    const ExitCode code = fail(error);
+    return is_supervised ? static_cast<ExitCode>(code + kCouldNotStart) : code;
+  };
   if (is_supervised && lifeline_fd >= 0)
-    if (const auto held = Lifeline::hold(lifeline_fd); !held) return fail(held.error());
+    if (const auto held = Lifeline::hold(lifeline_fd); !held) return not_started(held.error());
   std::vector<Fd> locks;
   if (!is_supervised) {
     auto plane = lock_instance(options.region);
@@ -96,9 +100,8 @@ ExitCode serve(AgentOptions options, const std::string& former, bool is_foregrou
   }
   bool started = false;
   const auto ran = run_agent(options, started);
-  const ExitCode code = ran ? kExitOk : fail(ran.error());
-  return started || options.supervisor_pid == 0 ? code
-                                                : static_cast<ExitCode>(code + kCouldNotStart);
+  if (ran) return kExitOk;
+  return started ? fail(ran.error()) : not_started(ran.error());
 }
 
 // With a simulated GPU the kernel module is used only when an option names it.

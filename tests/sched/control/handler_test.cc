@@ -153,7 +153,7 @@ TEST_F(PlacementTest, ItsMemoryMustFit) {
             "memory: needs 10240 MiB on 1 GPU, free on 0");
   const Json answer = ask(R"({"op":"place","gpu":"auto","settings":{"memory_max":"20G"}})");
   EXPECT_EQ(answer["ok"], false) << "no GPU is so large";
-  EXPECT_EQ(answer["error"], "memory: needs 20480 MiB on 1 GPU, so much is on 0 of 2");
+  EXPECT_EQ(answer["error"], "memory: needs 20480 MiB on 1 GPU, of 2 only 0 have so much");
 }
 
 TEST_F(PlacementTest, MemoryIsKeptForThoseWhoAskedBefore) {
@@ -166,18 +166,54 @@ TEST_F(PlacementTest, MemoryIsKeptForThoseWhoAskedBefore) {
   EXPECT_EQ(place(601, "6G")["gpu"], 1) << "on the other one, where 8 are free";
   const Json answer = place(602, "9G");
   EXPECT_FALSE(answer.contains("gpu")) << "10 are free on the first one, and kept";
-  EXPECT_EQ(answer["reason"], "memory: kept for 1 that asked before");
+  EXPECT_EQ(answer["reason"], "memory: kept for those who asked before");
   waiting_.publish(plane_.region(), rig_.clock.now());
   const PlaneSnapshot plane = take_snapshot(plane_).value();
   ASSERT_EQ(plane.waiting.size(), 2U);
   EXPECT_EQ(plane.waiting[0].pid, 600);
   EXPECT_EQ(plane.waiting[0].memory_bytes, uint64_t{12} << 30);
-  EXPECT_EQ(std::string(plane.waiting[1].why), "memory: kept for 1 that asked before");
+  EXPECT_EQ(std::string(plane.waiting[1].why), "memory: kept for those who asked before");
   use(0, 1);
   EXPECT_EQ(place(600, "12G")["gpu"], 0);
   waiting_.publish(plane_.region(), rig_.clock.now());
   ASSERT_EQ(take_snapshot(plane_).value().waiting.size(), 1U);
   EXPECT_EQ(take_snapshot(plane_).value().waiting[0].pid, 602);
+}
+
+TEST_F(PlacementTest, WhatIsKeptOnAnotherGpuIsNoMatterWhereOneIsAskedFor) {
+  const auto place = [&](pid_t pid, const std::string& gpu, const std::string& memory) {
+    return ask(R"({"op":"place","command":["python","t.py"],"gpu":")" + gpu +
+                   R"(","settings":{"memory_max":")" + memory + "\"}}",
+               {.pid = pid, .uid = 0, .is_admin = true});
+  };
+  use(0, 8);
+  use(1, 6);
+  EXPECT_FALSE(place(600, "auto", "12G").contains("gpu")) << "kept on the second one";
+  EXPECT_EQ(place(601, "0", "8G")["gpu"], 0);
+  EXPECT_FALSE(place(602, "1", "8G").contains("gpu"));
+  EXPECT_EQ(waiting_.all()[0].command, "python t.py");
+  EXPECT_EQ(waiting_.all()[1].gpu, 1U);
+  EXPECT_EQ(waiting_.all()[0].gpu, std::nullopt);
+  use(1, 0);
+  EXPECT_EQ(place(600, "auto", "12G")["gpu"], 1);
+  EXPECT_EQ(waiting_.all().size(), 1U);
+}
+
+// The driver is being opened anew.
+TEST_F(PlacementTest, WhoWaitsDoesSoWhileThereIsNoGpu) {
+  const char* const request = R"({"op":"place","gpu":"1","settings":{"memory_max":"10G"}})";
+  EXPECT_FALSE(ask(request, {.pid = 600, .uid = 0, .is_admin = true}).contains("gpu"));
+  write_record(plane_.region().agent, AgentRecord{});
+  const Json answer = ask(request, {.pid = 600, .uid = 0, .is_admin = true});
+  EXPECT_EQ(answer["ok"], true);
+  EXPECT_EQ(answer["reason"], "its GPU is not there now");
+  EXPECT_EQ(ask(request, {.pid = 601, .uid = 0, .is_admin = true})["ok"], false);
+}
+
+TEST_F(PlacementTest, MemoryIsKeptForNobodyWhoMayNotAskForIt) {
+  EXPECT_EQ(ask(R"({"op":"place","gpu":"auto","settings":{"memory_max":"16G"}})", kUser)["code"],
+            "denied");
+  EXPECT_TRUE(waiting_.all().empty());
 }
 
 TEST_F(PlacementTest, AGpuMayBeAskedFor) {

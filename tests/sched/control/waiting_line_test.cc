@@ -46,10 +46,7 @@ TEST_F(WaitingLineTest, PlacesAreByWhoAskedFirst) {
 TEST_F(WaitingLineTest, WhoAsksNoMoreIsGone) {
   ask(7, 1);
   ask(5, 1);
-  for (int i = 0; i < 6; ++i) {
-    now_ += 1s;
-    ask(5, 1);
-  }
+  for (Time until = now_ + WaitingLine::kSilent; now_ < until; ask(5, 1)) now_ += 1s;
   EXPECT_EQ(before(5), 0U) << "it keeps nothing, even before the next publication";
   EXPECT_EQ(published(), std::vector<pid_t>{5});
 }
@@ -71,7 +68,36 @@ TEST_F(WaitingLineTest, AUserWithManyRunsLeavesRoomForOthers) {
   for (pid_t pid = 1; pid <= 1000; ++pid) ask(pid, 1);
   ask(2000, 1, 1001);
   EXPECT_EQ(line_.all().size(), WaitingLine::kMostOfAUser + 1);
+  EXPECT_EQ(published().back(), 2000);
+  for (uint32_t uid = 2000; uid < 2100; ++uid) ask(static_cast<pid_t>(1000 + uid), 1, uid);
   EXPECT_EQ(published().size(), kMaxWaiting) << "as many as there is room for";
+}
+
+TEST_F(WaitingLineTest, TheNextAgentTakesItOver) {
+  line_.note({.process = {7, 1},
+              .uid = 1000,
+              .bytes = 5,
+              .length = 3s,
+              .gpu = 1,
+              .command = "python t.py ",
+              .why = "memory"},
+             now_);
+  ask(5, 1);
+  EXPECT_EQ(published(), (std::vector<pid_t>{7, 5}));
+  now_ += 3s;
+  WaitingLine next;
+  next.take_over(*region_, now_);
+  ASSERT_EQ(next.all().size(), 2U);
+  EXPECT_EQ(next.all()[0].process, (ProcessId{7, 1}));
+  EXPECT_EQ(next.all()[0].bytes, 5U);
+  EXPECT_EQ(next.all()[0].length, Nanos(3s));
+  EXPECT_EQ(next.all()[0].gpu, 1U);
+  EXPECT_EQ(next.all()[0].command, "python t.py");
+  EXPECT_EQ(next.all()[0].since, Time{100s});
+  EXPECT_EQ(next.all()[1].gpu, std::nullopt);
+  EXPECT_EQ(next.before({5, 1}, now_).size(), 1U);
+  next.publish(*region_, now_ + WaitingLine::kSilent);
+  EXPECT_TRUE(next.all().empty()) << "nobody asks the next one";
 }
 
 TEST_F(WaitingLineTest, WhatAnAgentBeforeHasLeftIsCleared) {

@@ -139,6 +139,32 @@ TEST_F(TurnTakingTest, TurnsAreCountedAndWhoWaitsWasHeld) {
   EXPECT_EQ(rig_.tenant("idle").held_ns, held) << "who wants nothing waits for nothing";
 }
 
+TEST_F(TurnTakingTest, TurnsAreCountedOnWhenAJobComesBack) {
+  start_two();
+  alternate(250ms);
+  rig_.run_for(5s);
+  const uint64_t before = rig_.tenant("a").turns;
+  ASSERT_GT(before, 5U);
+  names_jobs_ = false;  // everybody runs as it likes
+  rig_.run_for(1s);
+  EXPECT_EQ(rig_.tenant("a").turns, before);
+  names_jobs_ = true;
+  rig_.run_for(1s);
+  EXPECT_GT(rig_.tenant("a").turns, before);
+  EXPECT_LE(rig_.tenant("a").turns, before + 3);
+}
+
+TEST_F(TurnTakingTest, NobodyIsHeldOnceNoPolicyOrdersJobs) {
+  start_two();
+  const uint64_t turns = rig_.tenant("a").turns;
+  rig_.scheduler->configure(test::parse("").value());
+  rig_.run_for(1s);
+  const uint64_t held = rig_.tenant("b").held_ns;
+  rig_.run_for(1s);
+  EXPECT_EQ(rig_.tenant("b").held_ns, held);
+  EXPECT_EQ(rig_.tenant("a").turns, turns);
+}
+
 // Two jobs of one tenant wait for the same second.
 TEST_F(TurnTakingTest, OfATenantTimePassesOnce) {
   start();

@@ -280,6 +280,32 @@ TEST(System, AFloodHurtsOnlyItsClient) {
   }));
 }
 
+// One GPU of 4 GiB, of which 3 are taken.
+TEST(System, ARunWaitsForMemoryAcrossTheAgentsRestart) {
+  SystemRig rig("");
+  rig.start_anew({"--memory", "4"});
+  const auto holder = rig.start("memhog", {"--bytes", "3221225472", "--hold-ms", "1000000"});
+  ASSERT_TRUE(eventually([&] { return rig.record(holder->pid()).memory_bytes > 3000000000; }));
+  const std::vector<std::string> options{"--gpu", "auto", "--memory-max", "2G"};
+  const auto waiting = rig.start_run(options, "workloads/endless", {"--seconds", "1000"});
+  const auto is_first_in_line = [&] {
+    const auto line = rig.snapshot().waiting;
+    return line.size() == 1 && line[0].pid == waiting->pid() &&
+           line[0].memory_bytes == uint64_t{2} << 30;
+  };
+  EXPECT_TRUE(eventually(is_first_in_line)) << rig.output("run.log");
+  ended_by(*rig.gpushared, SIGTERM);
+  rig.start_agent();
+  EXPECT_TRUE(eventually(is_first_in_line)) << rig.output("run.log");
+  EXPECT_EQ(rig.record(waiting->pid()).pid, 0);
+  holder->signal(SIGKILL);
+  EXPECT_TRUE(eventually([&] { return rig.record(waiting->pid()).pid != 0; }))
+      << rig.output("run.log");
+  EXPECT_TRUE(rig.snapshot().waiting.empty());
+  EXPECT_EQ(status_of(*rig.run({"--gpu", "auto", "--memory-max", "5G"}, {"true"})), 1)
+      << "no GPU could hold it";
+}
+
 // Each start holds the driver's lock six times for 60 ms, and with eight of them at once each call
 // of the driver waits for half a second.
 TEST(System, TheAgentAnswersWhileManyProgramsStart) {
