@@ -243,29 +243,16 @@ class Handler {
         .bytes = said.memory_max.value_or(0)};
     const PlaneSnapshot plane = value_or_refuse(take_snapshot(scope_.plane));
     const auto caller = scope_.processes.link(peer_.pid);
-    const bool waits = scope_.waiting != nullptr && caller && scope_.waiting->has(caller->id);
     const std::string wanted = string("gpu");
     std::vector<PlaceGpu> gpus = place_gpus(plane, lengths.mix());
     const std::optional<uint32_t> only = gpu_of(wanted, gpus);
-    const bool is_there = !gpus.empty() && (wanted == "auto" || only);
-    if (!is_there && !waits) {
-      if (gpus.empty()) throw Refusal{"failed", "there is no GPU", ""};
-      std::string known;
-      for (const PlaceGpu& gpu : gpus) known += fmt::format(", {}", gpu.index);
-      throw Refusal{"usage", fmt::format("there is no GPU '{}'", wanted), "auto" + known};
-    }
+    if (gpus.empty() || (!only && wanted != "auto")) return wait_for_a_gpu(wanted, gpus, caller);
     if (scope_.placements != nullptr)
       scope_.placements->add_to(gpus, scope_.clock.now(), [&](const ProcessId& process) {
         return (caller && caller->id == process) || has_come(process, plane) || is_gone(process);
       });
-    // One that waits does so while its GPU is opened anew, too.
-    const Placement placement = is_there
-                                    ? place_after_others(job, std::move(gpus), only, caller)
-                                    : Placement{.gpus = {}, .reason = "its GPU is not there now"};
-    if (placement.is_impossible) {
-      if (waits) scope_.waiting->forget(caller->id);
-      throw Refusal{"failed", placement.reason, ""};
-    }
+    const Placement placement = place_after_others(job, std::move(gpus), only, caller);
+    if (placement.is_impossible) throw Refusal{"failed", placement.reason, ""};
     body_["reason"] = !only || placement.gpus.empty() ? placement.reason : "asked for";
     if (placement.gpus.empty()) {
       if (scope_.waiting != nullptr && caller)
@@ -289,6 +276,20 @@ class Handler {
                                .length = job.length,
                                .bytes = job.bytes,
                                .since = scope_.clock.now()});
+  }
+  // One that has waited before goes on to, as its GPU may be about to be opened anew.
+  void wait_for_a_gpu(const std::string& wanted, const std::vector<PlaceGpu>& gpus,
+                      const std::optional<ProcReader::Link>& caller) {
+    const char* const why = gpus.empty() ? "there is no GPU now" : "its GPU is not there now";
+    if (scope_.waiting != nullptr && caller &&
+        scope_.waiting->go_on(caller->id, why, scope_.clock.now())) {
+      body_["reason"] = why;
+      return;
+    }
+    if (gpus.empty()) throw Refusal{"failed", "there is no GPU", ""};
+    std::string known;
+    for (const PlaceGpu& gpu : gpus) known += fmt::format(", {}", gpu.index);
+    throw Refusal{"usage", fmt::format("there is no GPU '{}'", wanted), "auto" + known};
   }
   // None: "auto", or what names no GPU.
   static std::optional<uint32_t> gpu_of(const std::string& wanted,

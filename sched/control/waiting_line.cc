@@ -49,8 +49,13 @@ void WaitingLine::take_over(const Region& region, Time now) {
   }
 }
 
-bool WaitingLine::has(const ProcessId& process) const {
-  return std::ranges::find(waiting_, process, &Waiting::process) != waiting_.end();
+bool WaitingLine::go_on(const ProcessId& process, const std::string& why, Time now) {
+  const auto known = std::ranges::find(waiting_, process, &Waiting::process);
+  if (known == waiting_.end()) return false;
+  known->why = why;
+  known->asked = now;
+  has_changed_ = true;
+  return true;
 }
 
 void WaitingLine::note(Waiting waiting, Time now) {

@@ -42,9 +42,10 @@ class WaitingLine {
 
   // What the agent before has published, as if all asked now. Call it before the others.
   void take_over(const Region& region, Time now);
-  bool has(const ProcessId& process) const;
   // It asks, and must wait. One that has asked before keeps its place and its `since`.
   void note(Waiting waiting, Time now);
+  // It asks for the same as before, and must wait for another reason. False: it has no place.
+  bool go_on(const ProcessId& process, const std::string& why, Time now);
   // It has a GPU.
   void forget(const ProcessId& process);
   // Those who asked before it and keep something. All of them, where it has no place.

@@ -46,8 +46,9 @@ ProcessState state_of(const Enforcer::State& enforced, const Member& member) {
       case FreezeReason::kUser:
         return ProcessState::kFrozenUser;
       case FreezeReason::kCap:
-      case FreezeReason::kNone:  // about to be thawed
         return ProcessState::kFrozenCap;
+      case FreezeReason::kNone:  // about to be thawed: for whatever it was frozen
+        return sum_of_frozen(member.state) != nullptr ? member.state : ProcessState::kFrozenTurn;
     }
   }
   if (!member.wants_gpu) return ProcessState::kIdle;

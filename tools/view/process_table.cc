@@ -84,16 +84,19 @@ std::strong_ordering compare(const ProcessRow& a, const ProcessRow& b, Field fie
   return std::strong_ordering::equal;
 }
 
-// The command line, the program without its folder: "train --epochs 90".
 std::string command_text(const ProcessRecord& process) {
   const std::string line = printable({process.command_line, sizeof(process.command_line)});
-  if (line.empty()) return printable({process.command, sizeof(process.command)});
+  return line.empty() ? printable({process.command, sizeof(process.command)})
+                      : without_folder(line);
+}
+
+}  // namespace
+
+std::string without_folder(const std::string& line) {
   const size_t end = std::min(line.find(' '), line.size());
   const size_t slash = line.rfind('/', end);
   return slash == std::string::npos || slash + 1 >= end ? line : line.substr(slash + 1);
 }
-
-}  // namespace
 
 const std::array<FieldSpec, kFieldCount> kFields{{
     {Field::kGpu, {"GPU", 3, 3, Align::kRight, 60}, 'G', false},

@@ -72,6 +72,9 @@ std::string turn_text(TurnState turn);
 // "1 min 5 s said", "?" if it is unknown; the word says how it is known.
 std::string left_text(uint64_t left_us, uint32_t left_by);
 
+// A command line, the program without its folder: "train --epochs 90".
+std::string without_folder(const std::string& line);
+
 enum class Glyphs { kAscii, kUnicode };
 std::string field_text(const ProcessRow& row, Field field, Glyphs glyphs);
 

@@ -68,7 +68,8 @@ void add_waiting(std::vector<std::string>& lines, const std::vector<WaitingRecor
     table.add({fmt::format("{}", i + 1), fmt::format("{}", one.pid), user_name(one.uid),
                age_text(one.since_ns, now_ns), waiting_gpu_text(one), bytes_text(one.memory_bytes),
                one.length_us == kUnknown64 ? kUnknownText : micros_text(one.length_us),
-               printable({one.why, sizeof one.why}), command.empty() ? "-" : command});
+               printable({one.why, sizeof one.why}),
+               command.empty() ? "-" : without_folder(command)});
   }
   const auto rows = table.lines(screen.width);
   lines.push_back(in_tone(rows.front(), Tone::kDim, screen));

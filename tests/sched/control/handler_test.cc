@@ -206,7 +206,8 @@ TEST_F(PlacementTest, WhoWaitsDoesSoWhileThereIsNoGpu) {
   write_record(plane_.region().agent, AgentRecord{});
   const Json answer = ask(request, {.pid = 600, .uid = 0, .is_admin = true});
   EXPECT_EQ(answer["ok"], true);
-  EXPECT_EQ(answer["reason"], "its GPU is not there now");
+  EXPECT_EQ(answer["reason"], "there is no GPU now");
+  EXPECT_EQ(waiting_.all()[0].gpu, 1U) << "that it asked for";
   EXPECT_EQ(ask(request, {.pid = 601, .uid = 0, .is_admin = true})["ok"], false);
 }
 

@@ -132,6 +132,7 @@ TEST_F(TurnTakingTest, TurnsAreCountedAndWhoWaitsWasHeld) {
   EXPECT_NEAR(static_cast<double>(rig_.tenant("a").turns), 11, 1);
   EXPECT_NEAR(static_cast<double>(rig_.tenant("b").turns), 10, 1);
   EXPECT_NEAR(static_cast<double>(rig_.tenant("a").held_ns), 2.5e9, 0.2e9);
+  EXPECT_EQ(rig_.tenant("a").throttled_ns, 0U) << "it has no cap";
   rig_.add("idle", {});
   rig_.run_for(2s);
   const uint64_t held = rig_.tenant("idle").held_ns;

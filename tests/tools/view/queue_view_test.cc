@@ -79,7 +79,7 @@ TEST_F(QueueView, WhoWaitsForMemoryIsBelowTheJobs) {
   waiting.pid = 5001;
   waiting.memory_bytes = uint64_t{20} << 30;
   std::string("memory: needs 20480 MiB on 1 GPU, free on 0").copy(waiting.why, 95);
-  std::string("python train.py").copy(waiting.command, 127);
+  std::string("/usr/bin/python train.py").copy(waiting.command, 127);
   waiting.gpu = 1;
   EXPECT_TRUE(has(row_of("5001"), " 20G ")) << row_of("5001");
   EXPECT_TRUE(has(row_of("5001"), "memory: needs 20480 MiB"));
@@ -87,7 +87,7 @@ TEST_F(QueueView, WhoWaitsForMemoryIsBelowTheJobs) {
   const auto lines = queue_lines(status_, {.width = 160});
   EXPECT_TRUE(has(lines.back(), "5001")) << lines.back();
   EXPECT_EQ(row_of("5001", 0), "") << "it asked for the other one";
-  EXPECT_TRUE(has(row_of("5001", 1), "train.py"));
+  EXPECT_TRUE(has(row_of("5001", 1), " python train.py")) << row_of("5001", 1);
   const auto json = nlohmann::json::parse(queue_json(status_.snapshot, 1));
   ASSERT_EQ(json["waiting"].size(), 1U);
   EXPECT_EQ(json["waiting"][0]["gpu"], 1);
