@@ -23,7 +23,9 @@ constexpr int64_t kPage = 4096, kLeastPages = 64;
 constexpr int64_t kLogPages = 256, kLogBytes = 2 * kLogPages * kPage;
 // "GPSU". It tells our file from other programs' databases.
 constexpr int64_t kApplication = 0x47505355;
-constexpr uint32_t kPackEvery = 6, kTrimEvery = 60, kWritesADay = 8640;
+// In shortest steps of time, of which each write is one. By the time and not by the number of
+// writes: also an agent that never lives for a minute keeps the file small.
+constexpr int64_t kPackEvery = 6, kTrimEvery = 60, kStepsADay = 8640;
 
 constexpr const char* kTables = R"(
 CREATE TABLE series(id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, uid INTEGER NOT NULL,
@@ -178,10 +180,10 @@ Result<> UsageStore::write(const UsageWrite& what) {
     written = write_once(what);
   }
   if (!written) return written;
-  ++writes_;
-  if (writes_ % kPackEvery == 0)
+  step_ = what.start / kUsageTiers[0].step;
+  if (step_ % kPackEvery == 0)
     if (auto packed = pack(); !packed) return std::unexpected(packed.error());
-  return writes_ % kTrimEvery == 0 ? trim() : Result<>();
+  return step_ % kTrimEvery == 0 ? trim() : Result<>();
 }
 
 Result<> UsageStore::write_once(const UsageWrite& what) {
@@ -345,15 +347,15 @@ Result<> UsageStore::trim() {
   if (auto trimmed = trim_usage(database_); !trimmed) return trimmed;
   const auto series = database_.ask("SELECT count(*) FROM series");
   if (!series) return std::unexpected(series.error());
-  if (*series > kMostUnusedSeries && writes_ >= next_look_at_series_) {
-    next_look_at_series_ = writes_ + kWritesADay;
+  if (*series > kMostUnusedSeries && step_ >= next_look_at_series_) {
+    next_look_at_series_ = step_ + kStepsADay;
     forget_numbers();
     if (auto dropped = drop_unused_series(database_); !dropped) return dropped;
   }
   // Jobs that nothing names any more.
   const auto jobs = database_.ask("SELECT count(*) FROM jobs");
   if (!jobs) return std::unexpected(jobs.error());
-  if (*jobs <= kMostJobs && writes_ % (kTrimEvery * 60) != 0) return {};
+  if (*jobs <= kMostJobs && step_ % (kTrimEvery * 60) != 0) return {};
   forget_numbers();
   return database_.run(
       "DELETE FROM jobs WHERE id NOT IN (SELECT job FROM job_use) AND "

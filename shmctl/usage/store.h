@@ -78,8 +78,8 @@ class UsageStore {
   std::map<UsageSeries, uint32_t> series_;
   std::map<UsageJob, int64_t> jobs_;
   std::map<uint32_t, UsageGpu> gpus_;
-  uint32_t writes_ = 0;
-  uint32_t next_look_at_series_ = 0;  // by writes_
+  int64_t step_ = 0;                 // number of the last one that was written, since 1970
+  int64_t next_look_at_series_ = 0;  // by step_
 };
 
 }  // namespace gpushare

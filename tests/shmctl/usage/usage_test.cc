@@ -454,6 +454,15 @@ TEST_F(UsageFile, ADeathAtAnyCallOfTheFirstOpenLeavesAFileThatOpens) {
   EXPECT_GT(calls, 50);
 }
 
+TEST_F(UsageFile, IsKeptSmallByWritersThatLiveForOneWrite) {
+  for (int i = 0; i < 120; ++i) {
+    UsageStore store = open();
+    ASSERT_TRUE(store.write(write_of(at(i))));
+  }
+  EXPECT_GT(ask("SELECT count(*) FROM packs"), 5);
+  EXPECT_EQ(read().samples.size(), 120U);
+}
+
 // What a kill leaves is whole, and has all of which the writer had said that it is written.
 TEST_F(UsageFile, SurvivesAHundredKillsWhileWriting) {
   std::mt19937 random(7);
