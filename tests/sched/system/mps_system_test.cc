@@ -163,7 +163,7 @@ TEST_F(MpsSystem, OutlivesTheAgentAndIsTakenUpByTheNext) {
   ::kill(first, SIGKILL);
   EXPECT_TRUE(eventually([&] { return has_logged("MPS: control daemon taken up"); }))
       << rig_.output("agent.log");
-  EXPECT_EQ(daemon(), before);
+  EXPECT_EQ(daemon(), before) << rig_.output("agent.log");
   EXPECT_TRUE(eventually([&] { return told() == rig_.folder + "/mps"; }));
 }
 
