@@ -232,9 +232,10 @@ class Handler {
   void place() {
     const LengthHistory nothing;
     const LengthHistory& lengths = scope_.lengths == nullptr ? nothing : *scope_.lengths;
+    const std::vector<Setting> asked = settings();
+    if (!asked.empty()) require_admin();  // as `run` does afterwards
     TenantSettings said;
-    if (!settings().empty()) require_admin();  // as `run` does afterwards
-    value_or_refuse(apply_settings(said, settings()));
+    value_or_refuse(apply_settings(said, asked));
     std::optional<Nanos> length;
     if (said.length > Micros{}) length = said.length;
     if (!length && request_.contains("command")) length = lengths.median(command());
@@ -251,7 +252,10 @@ class Handler {
       scope_.placements->add_to(gpus, scope_.clock.now(), [&](const ProcessId& process) {
         return (caller && caller->id == process) || has_come(process, plane) || is_gone(process);
       });
-    const Placement placement = place_after_others(job, std::move(gpus), only, caller);
+    std::vector<PlaceWaiting> before;
+    if (scope_.waiting != nullptr)
+      before = scope_.waiting->before(caller ? caller->id : ProcessId{}, scope_.clock.now());
+    const Placement placement = place_after(before, job, std::move(gpus), only);
     if (placement.is_impossible) throw Refusal{"failed", placement.reason, ""};
     body_["reason"] = !only || placement.gpus.empty() ? placement.reason : "asked for";
     if (placement.gpus.empty()) {
@@ -297,23 +301,6 @@ class Handler {
     const auto found = std::ranges::find(
         gpus, wanted, [](const PlaceGpu& gpu) { return std::to_string(gpu.index); });
     return found == gpus.end() ? std::nullopt : std::optional(found->index);
-  }
-  // On the GPU `only`, or any. Memory that is kept for those who asked before is not free.
-  Placement place_after_others(const PlaceJob& job, std::vector<PlaceGpu> gpus,
-                               std::optional<uint32_t> only,
-                               const std::optional<ProcReader::Link>& caller) const {
-    const auto place_there = [&] {
-      std::vector<PlaceGpu> allowed = gpus;
-      std::erase_if(allowed,
-                    [&](const PlaceGpu& gpu) { return only.value_or(gpu.index) != gpu.index; });
-      return gpushare::place(job, allowed);
-    };
-    const Placement alone = place_there();
-    if (alone.gpus.empty() || scope_.waiting == nullptr) return alone;
-    reserve(scope_.waiting->before(caller ? caller->id : ProcessId{}, scope_.clock.now()), gpus);
-    Placement after = place_there();
-    if (after.gpus.empty()) after.reason = "memory: kept for those who asked before";
-    return after;
   }
   // Whether it, or something that it has started, is on a GPU.
   bool has_come(const ProcessId& process, const PlaneSnapshot& plane) const {

@@ -2,7 +2,6 @@
 #include "sched/control/waiting_line.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "shmctl/plane/slots.h"
@@ -27,24 +26,20 @@ WaitingRecord record_of(const WaitingLine::Waiting& waiting) {
   return record;
 }
 
-std::string text_of(const auto& field) { return {field, ::strnlen(field, sizeof field)}; }
-
 }  // namespace
 
 void WaitingLine::take_over(const Region& region, Time now) {
-  for (const Slot<WaitingRecord>& slot : region.waiting) {
-    if (!is_written(slot)) continue;
-    const auto record = read_record(slot);
-    if (!record || record->pid <= 0) continue;
+  uint32_t rejected = 0;
+  for (const WaitingRecord& record : read_waiting(region, rejected)) {
     Waiting& one = waiting_.emplace_back();
-    one.process = {record->pid, record->start_ticks};
-    one.uid = record->uid;
-    one.bytes = record->memory_bytes;
-    if (record->length_us != kUnknown64) one.length = Micros(record->length_us);
-    if (record->gpu != kUnknown32) one.gpu = record->gpu;
-    one.command = text_of(record->command);
-    one.why = text_of(record->why);
-    one.since = std::min(Time(Nanos(record->since_ns)), now);
+    one.process = {record.pid, record.start_ticks};
+    one.uid = record.uid;
+    one.bytes = record.memory_bytes;
+    if (record.length_us != kUnknown64) one.length = Micros(record.length_us);
+    if (record.gpu != kUnknown32) one.gpu = record.gpu;
+    one.command = record.command;
+    one.why = record.why;
+    one.since = std::min(Time(Nanos(record.since_ns)), now);
     one.asked = now;
   }
 }

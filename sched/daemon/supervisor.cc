@@ -47,14 +47,15 @@ constexpr int kUndoingTells = SIGIO;  // sent by the supervisor's own threads
 constexpr int kHandOver = SIGUSR1;    // sent by the supervisor to the agent
 
 // Of an agent that has ended by itself. `status`: that of wait(2).
-bool could_not_start(int status) {
+bool has_said_that_it_could_not_start(int status) {
   const int code = WEXITSTATUS(status);
-  const bool has_said_so = code > kCouldNotStart && code <= kCouldNotStart + kExitUsage;
-  return has_said_so || code == kExitNotFound;  // it could not be executed
+  return code > kCouldNotStart && code <= kCouldNotStart + kExitUsage;
+}
+bool could_not_start(int status) {
+  return has_said_that_it_could_not_start(status) || WEXITSTATUS(status) == kExitNotFound;
 }
 int exit_code(int status) {
-  const int code = WEXITSTATUS(status);
-  return could_not_start(status) && code != kExitNotFound ? code - kCouldNotStart : code;
+  return WEXITSTATUS(status) - (has_said_that_it_could_not_start(status) ? kCouldNotStart : 0);
 }
 
 Nanos next_pause(Nanos last) {

@@ -91,6 +91,22 @@ void reserve(std::span<const PlaceWaiting> waiting, std::vector<PlaceGpu>& gpus)
   }
 }
 
+Placement place_after(std::span<const PlaceWaiting> before, const PlaceJob& job,
+                      std::vector<PlaceGpu> gpus, std::optional<uint32_t> only) {
+  const auto place_there = [&] {
+    std::vector<PlaceGpu> allowed = gpus;
+    std::erase_if(allowed,
+                  [&](const PlaceGpu& gpu) { return only.value_or(gpu.index) != gpu.index; });
+    return place(job, allowed);
+  };
+  const Placement alone = place_there();
+  if (alone.gpus.empty()) return alone;
+  reserve(before, gpus);
+  Placement after = place_there();
+  if (after.gpus.empty()) after.reason = "memory: kept for those who asked before";
+  return after;
+}
+
 double work_waiting(std::span<const JobView> jobs, const LengthMix& mix) {
   double sum = 0;
   for (const JobView& job : jobs)

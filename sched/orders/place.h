@@ -53,6 +53,11 @@ struct PlaceWaiting {
 // have and that are large enough, so that nobody who asks later takes that from it.
 void reserve(std::span<const PlaceWaiting> waiting, std::vector<PlaceGpu>& gpus);
 
+// Where a job runs that comes after those: on the GPU `only`, or any. What is kept for them is not
+// free.
+Placement place_after(std::span<const PlaceWaiting> before, const PlaceJob& job,
+                      std::vector<PlaceGpu> gpus, std::optional<uint32_t> only);
+
 // What a GPU's jobs still have to do, in ns; those of unknown length by the index.
 double work_waiting(std::span<const JobView> jobs, const LengthMix& mix);
 

@@ -75,21 +75,27 @@ Result<PlaneSnapshot> copy_all(const Region& region) {
   }
   copy_table(region.tenants, kMaxTenants, snapshot.tenants, snapshot.rejected);
   copy_table(region.processes, kMaxProcesses, snapshot.processes, snapshot.rejected);
-  for (const Slot<WaitingRecord>& slot : region.waiting) {
-    if (!is_written(slot)) continue;
-    auto waiting = read_record(slot);
-    if (!waiting) ++snapshot.rejected;
-    if (!waiting || waiting->pid <= 0) continue;
-    terminate(waiting->command);
-    terminate(waiting->why);
-    snapshot.waiting.push_back(*waiting);
-  }
+  snapshot.waiting = read_waiting(region, snapshot.rejected);
   for_each_entry(region,
                  [&](uint32_t, const LedgerRecord& entry) { snapshot.ledger.push_back(entry); });
   return snapshot;
 }
 
 }  // namespace
+
+std::vector<WaitingRecord> read_waiting(const Region& region, uint32_t& rejected) {
+  std::vector<WaitingRecord> list;
+  for (const Slot<WaitingRecord>& slot : region.waiting) {
+    if (!is_written(slot)) continue;
+    auto waiting = read_record(slot);
+    if (!waiting) ++rejected;
+    if (!waiting || waiting->pid <= 0) continue;
+    terminate(waiting->command);
+    terminate(waiting->why);
+    list.push_back(*waiting);
+  }
+  return list;
+}
 
 Result<PlaneSnapshot> take_snapshot(const ControlPlane& plane) {
   const Region& region = plane.region();

@@ -38,6 +38,9 @@ struct PlaneSnapshot {
 // resource_unavailable_try_again when the agent's record cannot be read.
 Result<PlaneSnapshot> take_snapshot(const ControlPlane& plane);
 
+// PlaneSnapshot::waiting alone. `rejected` rises by those that could not be read.
+std::vector<WaitingRecord> read_waiting(const Region& region, uint32_t& rejected);
+
 // The records of one tick are written while a Publication lives; there is one at a time. An agent
 // that dies within it leaves the mark set, which costs readers `is_consistent` and nothing else.
 class Publication {

@@ -14,8 +14,6 @@
 #include <cstring>
 #include <optional>
 
-#include "tools/base/table.h"
-
 namespace gpushare {
 namespace {
 
@@ -83,6 +81,12 @@ std::string in_tone(std::string_view text, Tone tone, const Screen& screen) {
       break;
   }
   return std::string(text);
+}
+
+void add_table(std::vector<std::string>& lines, const Table& table, const Screen& screen) {
+  const auto rows = table.lines(screen.width);
+  lines.push_back(in_tone(rows.front(), Tone::kDim, screen));
+  lines.insert(lines.end(), rows.begin() + 1, rows.end());
 }
 
 }  // namespace gpushare

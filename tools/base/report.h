@@ -4,11 +4,14 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "shmctl/base/error.h"
 #include "shmctl/base/fd.h"
 #include "shmctl/program/command_line.h"
+#include "tools/base/table.h"
 
 namespace gpushare {
 
@@ -32,5 +35,8 @@ Fd interrupt_fd();
 
 enum class Tone { kPlain, kGood, kWarning, kBad, kDim };
 std::string in_tone(std::string_view text, Tone tone, const Screen& screen);
+
+// Adds its lines, as wide as the screen and with a dim heading.
+void add_table(std::vector<std::string>& lines, const Table& table, const Screen& screen);
 
 }  // namespace gpushare

@@ -14,12 +14,6 @@
 namespace gpushare {
 namespace {
 
-void add_table(std::vector<std::string>& lines, const Table& table, const Screen& screen) {
-  const auto rows = table.lines(screen.width);
-  lines.push_back(in_tone(rows.front(), Tone::kDim, screen));
-  lines.insert(lines.end(), rows.begin() + 1, rows.end());
-}
-
 std::string agent_line(const Status& status, const Screen& screen) {
   const AgentRecord& agent = status.snapshot.agent;
   const std::string text =

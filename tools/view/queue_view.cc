@@ -71,9 +71,27 @@ void add_waiting(std::vector<std::string>& lines, const std::vector<WaitingRecor
                printable({one.why, sizeof one.why}),
                command.empty() ? "-" : without_folder(command)});
   }
-  const auto rows = table.lines(screen.width);
-  lines.push_back(in_tone(rows.front(), Tone::kDim, screen));
-  lines.insert(lines.end(), rows.begin() + 1, rows.end());
+  add_table(lines, table, screen);
+}
+
+Table job_table(const std::vector<QueuedJob>& jobs, uint64_t now_ns) {
+  Table table({{"PLACE", 5, 5, Align::kRight, 60},
+               {"JOB", 8, 16, Align::kLeft, Column::kAlways},
+               {"TENANT", 7, 16, Align::kLeft, 70},
+               {"STATE", 8, 8, Align::kLeft, Column::kAlways},
+               {"ARRIVED", 7, 12, Align::kRight, 50},
+               {"RECEIVED", 8, 12, Align::kRight, 65},
+               {"LEFT", 6, 20, Align::kLeft, 85},
+               {"GPU", 3, 7, Align::kLeft, 55},
+               {"WHY", 10, 48, Align::kLeft, 80},
+               {"COMMAND", 8, 40, Align::kLeft, 30}});
+  for (const QueuedJob& job : jobs)
+    table.add({job.place == 0 ? "-" : fmt::format("{}", job.place), job.name, job.tenant,
+               turn_text(job.record.turn), age_text(job.record.job_arrived_ns, now_ns),
+               duration_text(Nanos(job.record.job_service_ns)),
+               left_text(job.record.job_left_us, job.record.job_left_by), list(job.gpus),
+               job.why.empty() ? "-" : job.why, job.command});
+  return table;
 }
 
 const char* left_word(uint32_t left_by) {
@@ -129,35 +147,14 @@ std::vector<std::string> queue_lines(const Status& status, const Screen& screen,
     lines.push_back(clipped(line, screen.width));
   }
   const std::vector<QueuedJob> jobs = queued_jobs(snapshot, gpu);
-  const std::vector<WaitingRecord> waiting = waiting_for(snapshot, gpu);
   const auto now = static_cast<uint64_t>(status.taken.time_since_epoch().count());
-  if (jobs.empty()) {
+  if (!jobs.empty())
+    add_table(lines, job_table(jobs, now), screen);
+  else
     lines.push_back(lines.empty() ? "no GPU takes turns (policy = \"turns\", \"fifo\" or \"srtf\" "
                                     "in the configuration)"
                                   : "no job is on a GPU that takes turns");
-    add_waiting(lines, waiting, now, screen);
-    return lines;
-  }
-  Table table({{"PLACE", 5, 5, Align::kRight, 60},
-               {"JOB", 8, 16, Align::kLeft, Column::kAlways},
-               {"TENANT", 7, 16, Align::kLeft, 70},
-               {"STATE", 8, 8, Align::kLeft, Column::kAlways},
-               {"ARRIVED", 7, 12, Align::kRight, 50},
-               {"RECEIVED", 8, 12, Align::kRight, 65},
-               {"LEFT", 6, 20, Align::kLeft, 85},
-               {"GPU", 3, 7, Align::kLeft, 55},
-               {"WHY", 10, 48, Align::kLeft, 80},
-               {"COMMAND", 8, 40, Align::kLeft, 30}});
-  for (const QueuedJob& job : jobs)
-    table.add({job.place == 0 ? "-" : fmt::format("{}", job.place), job.name, job.tenant,
-               turn_text(job.record.turn), age_text(job.record.job_arrived_ns, now),
-               duration_text(Nanos(job.record.job_service_ns)),
-               left_text(job.record.job_left_us, job.record.job_left_by), list(job.gpus),
-               job.why.empty() ? "-" : job.why, job.command});
-  const auto rows = table.lines(screen.width);
-  lines.push_back(in_tone(rows.front(), Tone::kDim, screen));
-  lines.insert(lines.end(), rows.begin() + 1, rows.end());
-  add_waiting(lines, waiting, now, screen);
+  add_waiting(lines, waiting_for(snapshot, gpu), now, screen);
   return lines;
 }
 

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
-#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,6 +19,7 @@
 #include "shmctl/usage/pack.h"
 #include "shmctl/usage/reader.h"
 #include "shmctl/usage/store.h"
+#include "tests/shmctl/plane/stepped_child.h"
 
 namespace gpushare {
 namespace {
@@ -405,43 +405,20 @@ TEST_F(UsageFile, NeverExceedsItsLimit) {
   EXPECT_EQ(all.samples.size(), 40U);
 }
 
-// Runs `what` in a child that is killed at its system call `calls`. Whether it came so far; nothing
-// where no process may be traced.
-std::optional<bool> is_killed_at_call(int calls, const std::function<void()>& what) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(77);
-    ::raise(SIGSTOP);
-    what();
-    ::_exit(0);
-  }
-  int state = 0;
-  ::waitpid(child, &state, 0);
-  for (int call = 0; WIFSTOPPED(state) && call <= calls; ++call) {
-    if (::ptrace(PTRACE_SYSCALL, child, nullptr, nullptr) != 0) break;
-    ::waitpid(child, &state, 0);
-  }
-  if (WIFEXITED(state)) {
-    if (WEXITSTATUS(state) == 77) return std::nullopt;
-    return false;
-  }
-  ::kill(child, SIGKILL);
-  ::waitpid(child, &state, 0);
-  return true;
-}
-
 // Each call stops twice, where it begins and where it ends; where the next one begins, as much is
 // done.
 TEST_F(UsageFile, ADeathAtAnyCallOfTheFirstOpenLeavesAFileThatOpens) {
   int calls = 0;
-  for (;; calls += 2) {
+  for (bool is_over = false; !is_over; calls += 2) {
     for (const char* suffix : {"", "-wal", "-journal", ".lock"})
       std::filesystem::remove(options_.path + suffix);
-    const auto killed = is_killed_at_call(calls, [&] {
+    SteppedChild child(Stride::kSystemCall, [&] {
       auto store = UsageStore::open(options_);
       if (store) (void)store->write(write_of(at(0), 1));
     });
-    if (!killed) GTEST_SKIP() << "no process may be traced here";
+    if (!child.is_traced()) GTEST_SKIP() << "no process may be traced here";
+    for (int call = 0; call <= calls && !is_over; ++call) is_over = !child.step();
+    child.kill();
     {
       UsageStore store = open();
       ASSERT_TRUE(store.write(write_of(at(1), 1))) << "killed at call " << calls;
@@ -449,7 +426,6 @@ TEST_F(UsageFile, ADeathAtAnyCallOfTheFirstOpenLeavesAFileThatOpens) {
     ASSERT_FALSE(std::filesystem::exists(options_.path + ".bad")) << "killed at call " << calls;
     const uint64_t used = used_ms(read());
     ASSERT_TRUE(used == 1 || used == 2) << "killed at call " << calls;
-    if (!*killed) break;
   }
   EXPECT_GT(calls, 50);
 }
