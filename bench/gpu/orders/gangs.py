@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A job on two GPUs beside others, under `fair`: gangs.py BUILD [--job JOB] [--only ROW...] [--off] [--out FILE].
+"""A job on several GPUs beside others, under `fair`: gangs.py BUILD [--job JOB] [--only ROW...] [--gpus LIST] [--off]
+[--out FILE].
 
-The job is ddp, a training that adds its gradients at each step (ddp.py), or tensor, a model whose layers lie on both GPUs
+The job is ddp, a training that adds its gradients at each step (ddp.py), or tensor, a model whose layers lie on all GPUs
 (tensor.py).
 
 cap-40        the job under a cap of 40 %, beside an endless program on each GPU
@@ -13,7 +14,7 @@ Of each: steps/s as a part of what is due (share x alone), the 99th percentile o
 has of each GPU by the agent's records, and whether the losses are those of the job alone. --off leaves each GPU to itself,
 for comparison. With --kills, the agent is killed so many times a minute, at random instants, and its supervisor starts the
 next one: the job must get on and end with the same losses, and nothing may stay frozen; its share is not asked then.
-Needs root, torch with NCCL, and two GPUs that nobody else uses.
+Needs root, torch with NCCL, and GPUs that nobody else uses.
 """
 import json
 import os
@@ -44,7 +45,8 @@ ROWS = {
 
 
 def job_of(options, port, seconds=None):
-    return [sys.executable, HERE / f"{options.job}.py", "--port", str(port), "--seconds", str(seconds or options.seconds)]
+    return [sys.executable, HERE / f"{options.job}.py", "--gpus", options.gpus, "--port", str(port),
+            "--seconds", str(seconds or options.seconds)]
 
 
 def ready(program):
@@ -114,7 +116,7 @@ def measure(options, row, single, gangs):
             rig.Program(agent.command("a", job_of(options, 29511), False)) as job:
         ready(job)
         endless = [build / "bin/workloads/spin", "--seconds", "1000"]
-        commands = [job_of(options, 29512)] if are_jobs else [[*endless, "--device", str(gpu)] for gpu in (0, 1)]
+        commands = [job_of(options, 29512)] if are_jobs else [[*endless, "--device", gpu] for gpu in options.gpus.split(",")]
         neighbours = [rig.Program(agent.command("b", words, False)) for words in commands]
         try:
             if are_jobs:
@@ -164,16 +166,17 @@ def main():
     parser.add_argument("--only", nargs="+", choices=sorted(ROWS), default=list(ROWS))
     parser.add_argument("--off", action="store_true", help="leave each GPU to itself")
     parser.add_argument("--job", choices=("ddp", "tensor"), default="ddp")
+    parser.add_argument("--gpus", default="0,1", help="one rank on each (default: 0,1)")
     parser.add_argument("--seconds", type=int, default=20, help="how long the job works (default: 20)")
     parser.add_argument("--kills", type=float, default=0, help="of the agent, in a minute (default: none)")
     options = parser.parse_args()
     gangs = "off" if options.off else "auto"
     single = alone(options)
     for row in options.only:
-        result = {"row": row, "job": options.job, "gangs": gangs} | measure(options, row, single, gangs)
+        result = {"row": row, "job": options.job, "gpus": options.gpus, "gangs": gangs} | measure(options, row, single, gangs)
         print(result, flush=True)
         command = (f"bench/gpu/orders/gangs.py build --job {options.job} --only {row}{' --off' * options.off}"
-                   f" --seconds {options.seconds}{f' --kills {options.kills:g}' * (options.kills > 0)} --out FILE")
+                   f" --gpus {options.gpus} --seconds {options.seconds}{f' --kills {options.kills:g}' * (options.kills > 0)} --out FILE")
         record.Record(options.out).write(record.origin(command, options.commit) | result)
 
 

@@ -141,7 +141,7 @@ def beside(build, other, shim):
 
 def nccl(build):
     """A rank that is held while the other one spins in a collective would stop both for ever."""
-    seconds = 40
+    seconds = 60
     ddp = [sys.executable, HERE / "ddp.py", "--seconds", str(seconds)]
     with rig.Agent(build, TENANTS) as agent, rig.Program(agent.command("a", ddp, False)) as job:
         ready(job)
