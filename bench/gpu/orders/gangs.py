@@ -12,7 +12,8 @@ jobs-1-1      beside another such job on the same GPUs; jobs-1-3 and jobs-3-1 li
 
 Of each: steps/s as a part of what is due (share x alone), the 99th percentile of a step, the longest step, what each tenant
 has of each GPU by the agent's records, and whether the losses are those of the job alone. --off leaves each GPU to itself,
-for comparison. With --kills, the agent is killed so many times a minute, at random instants, and its supervisor starts the
+for comparison. With --trace FOLDER a recording of the context switches is written there in the midst of each row
+(`gpushare trace`, 2 s). With --kills, the agent is killed so many times a minute, at random instants, and its supervisor starts the
 next one: the job must get on and end with the same losses, and nothing may stay frozen; its share is not asked then.
 Needs root, torch with NCCL, and GPUs that nobody else uses.
 """
@@ -92,6 +93,18 @@ class Killer:
             self.thread.join(60)
 
 
+def quantiles(times):
+    return [round(record.quantile(times, part), 3) for part in (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1)]
+
+
+def record_switches(agent, folder, row):
+    """Records the context switches of two seconds, where it was asked for; returns the seconds that this took."""
+    began = time.monotonic()
+    if folder:
+        agent.ask("trace", "-d", "2", "-o", str(folder / f"{row}.json"))
+    return time.monotonic() - began
+
+
 def gpu_times(agent):
     """When it is (ns), and what each tenant has had of each GPU until then."""
     status = json.loads(agent.ask("status", "--json").stdout)
@@ -128,7 +141,10 @@ def measure(options, row, single, gangs):
             with Killer(agent, options.kills) as killer:
                 time.sleep(ASIDE)
                 earlier = gpu_times(agent) if not options.kills else None
-                time.sleep(seconds - 2 * ASIDE)
+                half = (seconds - 2 * ASIDE) / 2
+                time.sleep(half)
+                recorded = record_switches(agent, options.trace, row)
+                time.sleep(max(half - recorded, 0))
                 later = gpu_times(agent) if not options.kills else None
             said = job.take(seconds + 120)
             other = neighbours[0].take(seconds + 120) if are_jobs else None
@@ -142,6 +158,7 @@ def measure(options, row, single, gangs):
     rate, full = said["steps"] / seconds, single["steps"] / ALONE
     result = {"share_due": share, "steps_per_s": rate, "alone_steps_per_s": full, "of_due": rate / (share * full),
               "step_p99_ms": record.quantile(said["ms"], 0.99), "step_max_ms": max(said["ms"]),
+              "step_quantiles_ms": quantiles(said["ms"]), "alone_step_quantiles_ms": quantiles(single["ms"]),
               "alone_step_ms": record.quantile(single["ms"], 0.5),
               "losses_equal": said["losses"] == single["losses"]}
     if options.kills:
@@ -167,6 +184,7 @@ def main():
     parser.add_argument("--off", action="store_true", help="leave each GPU to itself")
     parser.add_argument("--job", choices=("ddp", "tensor"), default="ddp")
     parser.add_argument("--gpus", default="0,1", help="one rank on each (default: 0,1)")
+    parser.add_argument("--trace", type=pathlib.Path, metavar="FOLDER", help="record context switches of each row there")
     parser.add_argument("--seconds", type=int, default=20, help="how long the job works (default: 20)")
     parser.add_argument("--kills", type=float, default=0, help="of the agent, in a minute (default: none)")
     options = parser.parse_args()

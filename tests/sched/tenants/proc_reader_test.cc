@@ -146,7 +146,7 @@ TEST(ProcReader, RootHasAName) {
   const SystemProcReader reader;
   const auto name_of = [&](uid_t user) {
     std::optional<std::string> name;
-    for (int i = 0; i < 1000 && !name; ++i) name = reader.user_name(user);
+    EXPECT_TRUE(eventually([&] { return (name = reader.user_name(user)).has_value(); }));
     return name;
   };
   EXPECT_EQ(name_of(0), "root");
