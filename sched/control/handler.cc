@@ -187,6 +187,7 @@ class Handler {
   void set_frozen(bool is_frozen) {
     if (request_.contains("tenant")) {
       value_or_refuse(scope_.control.set_frozen(string("tenant"), is_frozen));
+      if (!is_frozen) refuse_where_still_frozen(string("tenant"));
     } else if (request_.contains("pid")) {
       const ProcessId process = living(pid());
       value_or_refuse(scope_.tenants.set_frozen(process, is_frozen));
@@ -195,6 +196,15 @@ class Handler {
       throw Refusal{"usage", "name a 'pid' or a 'tenant'", ""};
     }
     answer_.has_changed = true;
+  }
+  void refuse_where_still_frozen(const std::string& name) const {
+    const auto slot = scope_.tenants.find(name);
+    const Tenant* const above = slot ? scope_.tenants.frozen_with(*slot) : nullptr;
+    if (above == nullptr) return;
+    throw Refusal{"failed",
+                  fmt::format("'{}' is frozen with '{}' above it: thaw that one (gpushare thaw {})",
+                              name, above->name, above->name),
+                  ""};
   }
   bool is_on_gpu(const ProcessId& process) const {
     if (scope_.scheduler == nullptr) return false;

@@ -2,6 +2,7 @@
 #include "sched/module/kernel_tenants.h"
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 #include "shmctl/base/log.h"
@@ -17,17 +18,15 @@ bool is_transient_name(std::string_view name) {
          name.find_first_not_of("0123456789.", 4) == std::string_view::npos;
 }
 
-// The tenant at the top of a path: "team" of "team/job". The kernel keeps the limits of memory and
-// contexts below it; GPU time is divided among those at the top.
-std::string top_of(const std::string& path) { return path.substr(0, path.find('/')); }
-
 }  // namespace
 
 void KernelTenants::hand_over(const TenantsConfig& config) {
   const std::set<std::string> written = written_tenants(tree_);
   (void)seed_with_users(config, Seed::kMissing);
   std::set<uint32_t> handed_over;
-  for (const uint32_t slot : tenants_.slots()) {
+  std::map<std::string, uint32_t> in_order;  // one that is above others comes before them
+  for (const uint32_t slot : tenants_.slots()) in_order.emplace(tenants_.at(slot)->name, slot);
+  for (const auto& [name, slot] : in_order) {
     const Tenant& tenant = *tenants_.at(slot);
     const bool is_there = tree_.has(tenant.name);
     if (written.contains(tenant.name) || (!is_there && !tenant.is_kept)) continue;
@@ -103,11 +102,9 @@ void KernelTenants::on_notice(const KernelNotice& notice) {
   if (const auto* assigned = std::get_if<TenantAssigned>(&notice.what)) {
     note(*assigned);
   } else if (const auto* changed = std::get_if<SettingsChanged>(&notice.what)) {
-    const std::string top = top_of(changed->tenant);
-    if (!check_tenant_name(top)) return;
-    const bool is_about_members =
-        changed->what == SettingsChanged::What::kMembers || top != changed->tenant;
-    (is_about_members ? dirty_members_ : dirty_).insert(top);
+    if (!check_tenant_name(changed->tenant)) return;
+    const bool is_about_members = changed->what == SettingsChanged::What::kMembers;
+    (is_about_members ? dirty_members_ : dirty_).insert(changed->tenant);
   } else if (const auto* control = std::get_if<ControlRefused>(&notice.what)) {
     (void)refusals_.note(notice.time, *control);
   } else if (const auto* memory = std::get_if<MemoryRefused>(&notice.what)) {
@@ -124,9 +121,26 @@ void KernelTenants::note(const TenantAssigned& assigned) {
     return;
   }
   undecided_.erase(assigned.process);
-  const std::string top = top_of(assigned.tenant);
-  if (!tenants_.find(top)) mirror(top);  // the tenant's own notice comes later
-  put(assigned.process, top);
+  mirror_line(assigned.tenant);  // the tenant's own notice comes later
+  put(assigned.process, assigned.tenant);
+}
+
+// Brings those of the tenant and the ones above it that the mirror does not have.
+void KernelTenants::mirror_line(std::string_view tenant) {
+  if (tenant.empty() || tenants_.find(tenant)) return;
+  mirror_line(name_above(tenant));
+  mirror(std::string(tenant));
+}
+
+// Those that are gone from below, the others from above: nothing is ever without what is above it.
+void KernelTenants::mirror_each(const std::set<std::string>& names) {
+  for (const std::string& name : names | std::views::reverse)
+    if (!tree_.has(name)) mirror(name);
+  for (const std::string& name : names) {
+    if (!tree_.has(name)) continue;
+    mirror_line(name_above(name));
+    mirror(name);
+  }
 }
 
 void KernelTenants::put(const ProcessId& process, const std::string& tenant) {
@@ -139,7 +153,7 @@ bool KernelTenants::follow(Time now) {
   take_late_users();
   if (!is_told_) look(now);
   if (std::exchange(must_mirror_all_, false)) mirror_all();
-  for (const std::string& tenant : std::exchange(dirty_, {})) mirror(tenant);
+  mirror_each(std::exchange(dirty_, {}));
   for (const std::string& tenant : std::exchange(dirty_members_, {})) mirror_members(tenant);
   if (std::exchange(must_take_rules_, false)) take_rules();
   place_the_undecided();
@@ -162,14 +176,10 @@ void KernelTenants::mirror_all() {
     log_warning("tenants are not followed: {}", names.error().message());
     return;
   }
-  for (const uint32_t slot : tenants_.slots()) {
-    const std::string name = tenants_.at(slot)->name;
-    if (!std::ranges::binary_search(*names, name)) mirror(name);
-  }
-  for (const std::string& name : *names) {
-    mirror(name);
-    mirror_members(name);
-  }
+  std::set<std::string> all(names->begin(), names->end());
+  for (const uint32_t slot : tenants_.slots()) all.insert(tenants_.at(slot)->name);
+  mirror_each(all);
+  for (const std::string& name : *names) mirror_members(name);
 }
 
 void KernelTenants::set_gpus(std::span<const GpuInfo> gpus) {
@@ -278,6 +288,7 @@ Result<> KernelTenants::set(std::string_view tenant, std::span<const Setting> se
     if (is_new) log_failure(tree_.remove(tenant), tenant);
     return written;
   }
+  mirror_line(name_above(tenant));
   mirror(std::string(tenant));
   return {};
 }
@@ -291,7 +302,7 @@ Result<> KernelTenants::remove(std::string_view tenant) {
 Result<> KernelTenants::attach(ProcessId process, std::string_view tenant) {
   if (auto attached = tree_.attach(process.pid, tenant); !attached) return attached;
   undecided_.erase(process);
-  if (!tenants_.find(tenant)) mirror(std::string(tenant));
+  mirror_line(tenant);
   const auto slot = tenants_.attach(process, tenant);
   if (!slot) return std::unexpected(slot.error());
   return {};
@@ -321,7 +332,7 @@ Result<> KernelTenants::forget(const TenantsConfig& config) {
   const auto names = tree_.tenants();
   if (!names) return std::unexpected(names.error());
   Result<> all;
-  for (const std::string& name : *names) {
+  for (const std::string& name : *names | std::views::reverse) {  // those below others first
     const auto written = std::ranges::find(config.tenants, name, &TenantConfig::name);
     const bool is_in_file = written != config.tenants.end();
     TenantSettings settings;

@@ -3,9 +3,6 @@
 // Tenants is its mirror. Requests are written into sysfs and read back; what others write there is
 // told by notices, or seen by looking where no notices come. One thread, the agent's.
 //
-// The kernel has a tree of tenants, and the mirror those at the top of it: a process of "team/job"
-// is one of "team" here, so that the weight and the cap of "team" are for all below it together.
-//
 // Where a process belongs is what the kernel says. The kernel knows inheritance, and rules by
 // cgroup and uid. It has no rules by command, none before the agent started, and sees no process
 // while it is not hooked to the driver. So the agent applies all rules, those of the file and those
@@ -80,6 +77,8 @@ class KernelTenants final : public TenantControl {
   void take_rules();
   void look(Time now);
   void mirror_all();
+  void mirror_each(const std::set<std::string>& names);
+  void mirror_line(std::string_view tenant);
   void mirror(const std::string& tenant);
   void mirror_members(const std::string& tenant);
   std::map<uint32_t, Cap> by_index(const std::map<std::string, Cap>& caps) const;

@@ -12,19 +12,33 @@ void log_failure(const Result<>& done, std::string_view tenant) {
   if (!done) log_warning("tenant '{}': {}", tenant, done.error().message());
 }
 
+namespace {
+
+// Makes the tenants that are not there, and returns their names. The kernel tries rules in the
+// order in which tenants were made, so that is the file's, but for those above others.
+std::set<std::string> make_missing(SysfsTree& tree, const TenantsConfig& config) {
+  std::set<std::string> made;
+  const auto make = [&](const auto& self, const std::string& name) -> void {
+    if (name.empty() || tree.has(name)) return;
+    self(self, std::string(name_above(name)));
+    const auto created = tree.create(name);
+    log_failure(created, name);
+    if (created) made.insert(name);
+  };
+  for (const TenantConfig& written : config.tenants) make(make, written.name);
+  return made;
+}
+
+}  // namespace
+
 Seeded seed_sysfs(SysfsTree& tree, const TenantsConfig& config, Seed what,
                   const std::function<std::optional<uid_t>(const std::string&)>& uid_of) {
   SplitRules rules = split_rules(config.rules, uid_of);
   Seeded seeded;
-  // The kernel tries rules in the order in which tenants were made.
+  const std::set<std::string> made = make_missing(tree, config);
   for (const TenantConfig& written : config.tenants) {
-    const bool is_new = !tree.has(written.name);
-    if (is_new) {
-      if (auto made = tree.create(written.name); !made) {
-        log_failure(made, written.name);
-        continue;
-      }
-    }
+    const bool is_new = made.contains(written.name);
+    if (!tree.has(written.name)) continue;  // it could not be made
     const bool is_all = is_new || what == Seed::kAll;
     const bool is_default = written.name == kDefaultTenantName;
     const auto present = tree.read(written.name);

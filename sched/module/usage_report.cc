@@ -27,6 +27,38 @@ T besides(T shown, T counted) {
   return shown - std::min(shown, counted);
 }
 
+// The use of each tenant with that of all below it.
+std::map<uint32_t, TenantUse> uses_with_below(const State& state) {
+  std::map<uint32_t, TenantUse> uses = state.tenant_use;
+  for (const auto& [slot, use] : state.tenant_use) {
+    const Tenant* const tenant = state.tenants.at(slot);
+    if (tenant == nullptr) continue;
+    for (const uint32_t above : tenant->above) {
+      TenantUse& sum = uses[above];
+      for (size_t gpu = 0; gpu < use.used.size(); ++gpu) sum.used[gpu] += use.used[gpu];
+      sum.throttled += use.throttled;
+      sum.freezes += use.freezes;
+      sum.turns += use.turns;
+      sum.held += use.held;
+    }
+  }
+  return uses;
+}
+
+// Adds sums; the averages of pressure and the share are `sum`'s own.
+void add(kmod::TenantUsage& sum, const kmod::TenantUsage& more) {
+  sum.gpu_time += more.gpu_time;
+  sum.throttled += more.throttled;
+  sum.freezes += more.freezes;
+  sum.periods += more.periods;
+  sum.throttled_periods += more.throttled_periods;
+  sum.turns += more.turns;
+  sum.held += more.held;
+  sum.some.total += more.some.total;
+  sum.full.total += more.full.total;
+  for (size_t gpu = 0; gpu < sum.by_gpu.size(); ++gpu) sum.by_gpu[gpu] += more.by_gpu[gpu];
+}
+
 }  // namespace
 
 std::vector<kmod::TenantUsage> usages_of(const State& state) {
@@ -34,8 +66,11 @@ std::vector<kmod::TenantUsage> usages_of(const State& state) {
   for (const auto& [key, member] : state.members) {
     const auto& [process, gpu] = key;
     const double share = state.accounting[gpu].share(process.pid);
-    if (share >= 0) shares[member.tenant] += share;
+    if (share < 0) continue;
+    state.tenants.for_line(member.tenant,
+                           [&](uint32_t slot, const Tenant&) { shares[slot] += share; });
   }
+  const std::map<uint32_t, TenantUse> uses = uses_with_below(state);
   std::vector<kmod::TenantUsage> usages;
   for (const uint32_t slot : state.tenants.slots()) {
     kmod::TenantUsage& usage = usages.emplace_back();
@@ -45,8 +80,8 @@ std::vector<kmod::TenantUsage> usages_of(const State& state) {
       const double part = share->second / static_cast<double>(state.accounting.size());
       usage.share_permille = static_cast<uint32_t>(std::lround(std::min(part, 1.0) * 1000));
     }
-    const auto use = state.tenant_use.find(slot);
-    if (use == state.tenant_use.end()) continue;
+    const auto use = uses.find(slot);
+    if (use == uses.end()) continue;
     Nanos used{};
     for (const Nanos on_gpu : use->second.used) used += on_gpu;
     usage.gpu_time = micros(used);
@@ -100,17 +135,20 @@ void UsageReport::look(Time now, const State& state) {
     const auto before = used_.find(key);
     used[key] = total;
     if (before == used_.end()) continue;
-    turns[member.tenant].push_back({.gpu = gpu,
-                                    .is_at_once = spatial_.contains(gpu),
-                                    .wants_gpu = state.accounting[gpu].wants_gpu(process.pid, now),
-                                    .used = total - before->second});
+    const Turn turn{.gpu = gpu,
+                    .is_at_once = spatial_.contains(gpu),
+                    .wants_gpu = state.accounting[gpu].wants_gpu(process.pid, now),
+                    .used = total - before->second};
+    state.tenants.for_line(member.tenant,
+                           [&](uint32_t slot, const Tenant&) { turns[slot].push_back(turn); });
   }
+  const std::map<uint32_t, TenantUse> uses = uses_with_below(state);
   used_ = std::move(used);
   std::erase_if(waits_, [&](const auto& item) { return !state.tenants.find(item.first); });
   for (const uint32_t slot : state.tenants.slots()) {
     const Tenant& tenant = *state.tenants.at(slot);
-    const auto use = state.tenant_use.find(slot);
-    const Nanos throttled = use == state.tenant_use.end() ? Nanos{} : use->second.throttled;
+    const auto use = uses.find(slot);
+    const Nanos throttled = use == uses.end() ? Nanos{} : use->second.throttled;
     Waits& waits = waits_.try_emplace(tenant.name, Waits{.throttled = throttled}).first->second;
     const std::vector<Turn>& own = turns[slot];
     const Waited waited = gpushare::waited(own, passed);
@@ -122,10 +160,11 @@ void UsageReport::look(Time now, const State& state) {
   }
 }
 
-void UsageReport::put_gpus(kmod::TenantUsage& usage, const State& state) const {
+void UsageReport::put_gpus(kmod::TenantUsage& usage, const std::map<uint32_t, TenantUse>& uses,
+                           const State& state) const {
   const auto slot = state.tenants.find(usage.tenant);
-  const auto use = slot ? state.tenant_use.find(*slot) : state.tenant_use.end();
-  if (use == state.tenant_use.end()) return;
+  const auto use = slot ? uses.find(*slot) : uses.end();
+  if (use == uses.end()) return;
   for (const auto& [gpu, instance] : instances_)
     usage.by_gpu[instance] = micros(use->second.used[gpu]);
 }
@@ -148,26 +187,34 @@ void UsageReport::put_waits(kmod::TenantUsage& usage) const {
   usage.throttled_periods = found->second.periods.throttled();
 }
 
+// A counter never falls: what a tenant that is gone was last said to have used stays with those
+// above it. Of a part of the tree that is gone only the highest is looked at, which has all below
+// it.
+void UsageReport::keep_what_is_gone(const State& state) {
+  for (const auto& [name, usage] : published_) {
+    if (state.tenants.find(name)) continue;
+    std::string_view above = name_above(name);
+    if (!state.tenants.find(above)) continue;
+    kmod::TenantUsage gone = usage;
+    gone.periods = gone.throttled_periods = 0;  // those of a cap are its own
+    gone.some = gone.full = {};                 // waits are looked at with those below
+    for (; !above.empty(); above = name_above(above)) add(before_[std::string(above)], gone);
+  }
+  std::erase_if(before_, [&](const auto& item) { return !state.tenants.find(item.first); });
+}
+
 void UsageReport::publish(Time now, const State& state) {
   if (now < next_) return;
   next_ = now + kInterval;
   look(now, state);
   std::vector<kmod::TenantUsage> usages = usages_of(state);
-  std::erase_if(before_, [&](const auto& item) { return !state.tenants.find(item.first); });
+  keep_what_is_gone(state);
+  const std::map<uint32_t, TenantUse> uses = uses_with_below(state);
   for (kmod::TenantUsage& usage : usages) {
     put_waits(usage);
-    put_gpus(usage, state);
-    const auto before = before_.find(usage.tenant);
-    if (before == before_.end()) continue;
-    usage.periods += before->second.periods;
-    usage.throttled_periods += before->second.throttled_periods;
-    usage.some.total += before->second.some.total;
-    usage.full.total += before->second.full.total;
-    usage.gpu_time += before->second.gpu_time;
-    usage.throttled += before->second.throttled;
-    usage.freezes += before->second.freezes;
-    usage.turns += before->second.turns;
-    usage.held += before->second.held;
+    put_gpus(usage, uses, state);
+    if (const auto before = before_.find(usage.tenant); before != before_.end())
+      add(usage, before->second);
   }
   std::map<std::string, kmod::TenantUsage> present;
   for (const kmod::TenantUsage& usage : usages) present.emplace(usage.tenant, usage);

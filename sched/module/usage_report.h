@@ -23,8 +23,8 @@ namespace gpushare {
 
 using namespace std::chrono_literals;
 
-// The use of every tenant, in the order of their slots. The share is that of all GPUs together:
-// 1000 is every GPU all the time.
+// The use of every tenant and all below it in the tree, in the order of their slots. The share is
+// that of all GPUs together: 1000 is every GPU all the time.
 std::vector<kmod::TenantUsage> usages_of(const State& state);
 
 class UsageReport {
@@ -51,12 +51,16 @@ class UsageReport {
   };
   void look(Time now, const State& state);
   void put_waits(kmod::TenantUsage& usage) const;
-  void put_gpus(kmod::TenantUsage& usage, const State& state) const;
+  void put_gpus(kmod::TenantUsage& usage, const std::map<uint32_t, TenantUse>& uses,
+                const State& state) const;
+  void keep_what_is_gone(const State& state);
   void log_failure(const Result<>& done);
 
   kmod::Device& device_;
   const SysfsTree& tree_;
-  std::map<std::string, kmod::TenantUsage> before_;  // at start_over(), of those that live on
+  // What is counted on from: what was shown at start_over(), of those that live on, and what was
+  // used by tenants below them that are gone.
+  std::map<std::string, kmod::TenantUsage> before_;
   std::map<std::string, kmod::TenantUsage> published_;
   std::map<std::string, Waits> waits_;      // by tenant
   std::map<MemberKey, Nanos> used_;         // as it was at the last look

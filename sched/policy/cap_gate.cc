@@ -30,6 +30,14 @@ Nanos until_empty(const CapView& cap) {
   return times(std::max(cap.tokens, Nanos::zero()), 1 / (1 - cap.fraction));
 }
 
+const CapView& binding(const CapView& one, const CapView& other) {
+  const bool is_out = one.tokens < Nanos::zero();
+  if (is_out != (other.tokens < Nanos::zero())) return is_out ? one : other;
+  if (const Nanos mine = until_resume(one), its = until_resume(other); mine != its)
+    return mine > its ? one : other;
+  return until_empty(one) <= until_empty(other) ? one : other;
+}
+
 bool is_shut(const CapView& cap, bool was_shut) {
   if (was_shut) return cap.tokens + kRounding < resume_level(cap);
   return cap.tokens < Nanos::zero();

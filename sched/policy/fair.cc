@@ -182,7 +182,7 @@ void FairPolicy::divide_among_tenants(double time, double Job::* share) {
     for (const Job* job : jobs) of_processes += ceiling(*job->view);
     const TenantView& tenant = *jobs.front()->tenant;
     demands.push_back({.weight = static_cast<double>(tenant.weight),
-                       .ceiling = std::min(ceiling(tenant), of_processes)});
+                       .ceiling = std::min({ceiling(tenant), tenant.ceiling, of_processes})});
     active_weight_ += tenant.weight;
   });
   std::vector<double> shares(demands.size());

@@ -44,12 +44,15 @@ struct CapView {
   Nanos tokens{};  // now; negative: overdrawn
 };
 
-// A tenant with processes on this GPU.
+// A tenant with processes on this GPU. Tenants stand side by side here: the weight and the cap of
+// one that is below others in the tree of tenants are such that it gets what the tree gives it.
 struct TenantView {
   uint32_t id = 0;  // its slot in the control plane (< kMaxTenants), unique in a snapshot
   uint32_t weight = 100;
   Priority priority = Priority::kNormal;
+  // The one that holds it back most now, of its own and of those of the tenants above it.
   std::optional<CapView> cap{};
+  double ceiling = 1;  // takes at most this share, by a cap that it has together with others
   std::optional<uint32_t> sm_percent{};
   Nanos slo{0};                            // the target time of an iteration; 0: none
   TenantPhase phase = TenantPhase::kAuto;  // what it says that its processes do

@@ -118,7 +118,7 @@ ShimRequest ShimLink::decide(const ProcessId& process, uid_t uid) {
 }
 
 uint32_t ShimLink::tenant_of(const ProcessId& process) {
-  return tenants_.place_of(identities_[process]);
+  return tenants_.top_of(tenants_.place_of(identities_[process]));
 }
 
 void ShimLink::read(Time now, const Registry& registry) {
@@ -442,7 +442,7 @@ Time ShimLink::enforce_caps(Time now) {
     std::optional<ShimCaps::Budget> budget;
     if (gpu >= kMaxGpus) return budget;
     TokenBucket& bucket = region_.tenants[tenant].buckets[gpu];
-    const std::optional<CapView> cap = cap_view(*tenants_.at(tenant), gpu, bucket);
+    const std::optional<CapView> cap = cap_view(tenants_, tenant, gpu, region_);
     if (cap && bucket.is_enabled()) budget = {.cap = *cap, .bucket = &bucket};
     return budget;
   };

@@ -32,9 +32,7 @@ void Charging::charge(const ProcessId& process, uint32_t tenant, uint32_t gpu,
     if (outside_.shims != nullptr) outside_.shims->add_server_use(gpu, charge.used);
   } else if (!is_gated(process)) {
     Nanos used = charge.used - charge.disproved;
-    const auto cap =
-        charge.excused > Nanos{} ? outside_.tenants.at(tenant)->cap_on(gpu) : std::optional<Cap>();
-    if (cap) {
+    if (const auto cap = charge.excused > Nanos{} ? cap_of(tenant, gpu) : std::nullopt) {
       const Nanos doubted = trust_[{tenant, gpu}].doubted(charge.excused, cap->fraction(), now);
       used += doubted;
       believed_[{process, gpu}] += charge.excused - doubted;
@@ -43,8 +41,20 @@ void Charging::charge(const ProcessId& process, uint32_t tenant, uint32_t gpu,
       const auto believed = believed_.extract({process, gpu});
       if (believed) used += std::min(believed.mapped(), charge.disproved);
     }
-    if (outside_.tenants.at(tenant)->cap_on(gpu)) owed_[{gpu, tenant}] += used;
+    outside_.tenants.for_line(tenant, [&](uint32_t slot, const Tenant& one) {
+      if (one.cap_on(gpu)) owed_[{gpu, slot}] += used;
+    });
   }
+}
+
+// The least cap that binds it, of its own and those above it.
+std::optional<Cap> Charging::cap_of(uint32_t tenant, uint32_t gpu) const {
+  std::optional<Cap> least;
+  outside_.tenants.for_line(tenant, [&](uint32_t, const Tenant& one) {
+    const std::optional<Cap> cap = one.cap_on(gpu);
+    if (cap && (!least || cap->fraction() < least->fraction())) least = cap;
+  });
+  return least;
 }
 
 void Charging::settle(uint32_t gpu, bool takes_turns, Time now) {
@@ -65,8 +75,8 @@ void Charging::forget_caps() {
     return tenant == nullptr || !tenant->cap_on(owed.first.first);
   });
   std::erase_if(trust_, [&](const auto& trust) {
-    const Tenant* const tenant = outside_.tenants.at(trust.first.first);
-    return tenant == nullptr || !tenant->cap_on(trust.first.second);
+    const auto& [tenant, gpu] = trust.first;
+    return outside_.tenants.at(tenant) == nullptr || !cap_of(tenant, gpu);
   });
   std::erase_if(believed_, [&](const auto& one) {
     const auto& [process, gpu] = one.first;

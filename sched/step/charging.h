@@ -48,6 +48,8 @@ class Charging {
   }
 
  private:
+  std::optional<Cap> cap_of(uint32_t tenant, uint32_t gpu) const;
+
   State& state_;
   const Surroundings& outside_;
   std::map<std::pair<uint32_t, uint32_t>, CapTrust> trust_;  // by tenant slot and GPU

@@ -22,7 +22,7 @@ void GangFreezes::see(const OnGpu& on, bool is_auto, Time now) {
         {.process = process.process,
          .gpu = on.gpu,
          .job = job,
-         .priority = tenant == nullptr ? Priority::kNormal : tenant->settings.priority,
+         .priority = tenant == nullptr ? Priority::kNormal : tenant->priority,
          .wants_gpu = process.wants_gpu,
          .may_be_gang = gang == TenantGang::kTrue || (gang == TenantGang::kAuto && is_auto),
          .is_told = gang == TenantGang::kTrue,

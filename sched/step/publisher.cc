@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "sched/step/turn_taking.h"
+#include "sched/step/views.h"
 #include "sched/tenants/tenant_records.h"
 #include "shmctl/plane/snapshot.h"
 
@@ -224,7 +225,7 @@ bool Publisher::describe_tenants() {
     const Tenant& tenant = *state_.tenants.at(slot);
     put(tenants_[slot].name, tenant.name);
     put_settings(tenants_[slot], tenant.settings);
-    tenants_[slot].frozen_by_user = tenant.is_frozen_by_user;
+    tenants_[slot].frozen_by_user = tenant.is_frozen;
   }
   return true;
 }
@@ -281,7 +282,7 @@ void Publisher::publish_tenants() {
 void Publisher::publish_partitions(uint32_t tenant, TenantRecord& record) const {
   if (outside_.shims == nullptr) return;
   for (uint32_t gpu = 0; gpu < std::min<std::size_t>(state_.statuses.size(), kMaxGpus); ++gpu) {
-    const TenantPartition partition = outside_.shims->partition(tenant, gpu);
+    const TenantPartition partition = outside_.shims->partition(state_.tenants.top_of(tenant), gpu);
     if (!config_.gpu(gpu).is_spatial || partition.entitled == 0) continue;
     TenantGpuUse& use = record.gpu[gpu];
     use.sms_entitled = partition.entitled;
@@ -327,9 +328,9 @@ void Publisher::publish_processes(Time now) {
     record.share_permille = permille(use.share);
     record.is_late_attach = process.is_late_attach;
     if (gpu < kMaxGpus) {
-      const TokenBucket& bucket = region_.tenants[member.tenant].buckets[gpu];
-      record.has_bucket = bucket.is_enabled();
-      record.tokens_ns = bucket.tokens().count();
+      const std::optional<CapView> cap = cap_view(state_.tenants, member.tenant, gpu, region_);
+      record.has_bucket = cap.has_value();
+      record.tokens_ns = cap ? cap->tokens.count() : 0;
     }
     record.switches_per_s = per_second(use.switches_per_s);
     record.gpu_time_ns = static_cast<uint64_t>(use.total.count());

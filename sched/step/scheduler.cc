@@ -278,9 +278,12 @@ Time Scheduler::decide(Time now) {
 void Scheduler::plan(uint32_t gpu, Time now) {
   Decider& decider = deciders_[gpu];
   decider.gpu.switching = state_.accounting[gpu].switching();
-  if (decider.takes_turns)
-    decider.views.set_jobs(turns_.jobs(gpu),
+  if (decider.takes_turns) {
+    const std::span<JobView> jobs = turns_.jobs(gpu);
+    for (JobView& job : jobs) job.tenant = tenant_in_view(job.tenant, gpu);
+    decider.views.set_jobs(jobs,
                            [this](const ProcessId& process) { return turns_.job_of(process); });
+  }
   decider.plan = decider.policy->plan(decider.views.snapshot(now, decider.gpu));
   decider.is_fast = decider.plan.needs_fast_tick;
   if (decider.takes_turns) turns_.set_order(gpu, std::move(decider.plan.jobs));
@@ -290,6 +293,12 @@ void Scheduler::look_at_account(const MemberKey& key, Member& member, Time now) 
   const auto& [process, gpu] = key;
   member.wants_gpu = state_.accounting[gpu].wants_gpu(process.pid, now);
   member.share = state_.accounting[gpu].share(process.pid);
+}
+
+// Who shares the SMs of a GPU are the tenants at the top of the tree: all below one are in its
+// partition.
+uint32_t Scheduler::tenant_in_view(uint32_t tenant, uint32_t gpu) const {
+  return deciders_[gpu].gpu.is_spatial ? outside_.tenants.top_of(tenant) : tenant;
 }
 
 // All that is known of one GPU now; what was used is charged.
@@ -305,11 +314,11 @@ void Scheduler::view(uint32_t gpu, Time now) {
     charging_.charge(key.first, member.tenant, gpu, charge, now);
 
     by_slot_[member.slot] = entry;
-    const bool is_frozen_by_user =
-        member.is_frozen_by_user || outside_.tenants.at(member.tenant)->is_frozen_by_user;
+    const Tenant& tenant = *outside_.tenants.at(member.tenant);
+    const bool is_frozen_by_user = member.is_frozen_by_user || tenant.is_frozen;
     views.add({.id = member.slot,
                .process = key.first,
-               .tenant = member.tenant,
+               .tenant = tenant_in_view(member.tenant, gpu),
                .wants_gpu = member.wants_gpu,
                .is_frozen = enforced.is_frozen,
                .is_frozen_by_user = is_frozen_by_user,

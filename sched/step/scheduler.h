@@ -78,6 +78,7 @@ class Scheduler {
   bool is_met(const ProcessId& process) const;
   Time decide(Time now);
   void look_at_account(const MemberKey& key, Member& member, Time now);
+  uint32_t tenant_in_view(uint32_t tenant, uint32_t gpu) const;
   void view(uint32_t gpu, Time now);
   void plan(uint32_t gpu, Time now);
   void enforce(uint32_t gpu);

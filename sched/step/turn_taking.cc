@@ -92,7 +92,7 @@ void TurnTaking::look_at_all(Time now) {
   for (const Job& job : jobs_.all()) {
     const Tenant* const tenant = state_.tenants.at(job.tenant);
     Conductor::Job one{.id = job.id, .gpus = job.gpus, .processes = {}};
-    if (tenant != nullptr) one.priority = tenant->settings.priority;
+    if (tenant != nullptr) one.priority = tenant->priority;
     for (const ProcessId& process : job.processes)
       if (const auto known = known_.find(process); known != known_.end())
         one.processes.push_back(known->second.look);
@@ -153,7 +153,7 @@ bool TurnTaking::has_changed() {
   return std::exchange(states_, states) != states;
 }
 
-std::span<const JobView> TurnTaking::jobs(uint32_t gpu) {
+std::span<JobView> TurnTaking::jobs(uint32_t gpu) {
   views_.clear();
   for (const Job& job : jobs_.all()) {
     const JobTurn* const turn = conductor_.find(job.id);
@@ -162,7 +162,7 @@ std::span<const JobView> TurnTaking::jobs(uint32_t gpu) {
     views_.push_back({.id = job.id,
                       .name = job.name,
                       .tenant = job.tenant,
-                      .priority = tenant->settings.priority,
+                      .priority = tenant->priority,
                       .weight = tenant->settings.weight,
                       .arrived = job.arrived,
                       .service = service_on_each(job),

@@ -41,7 +41,7 @@ class TurnTaking {
   // What a process of this job, which has left the GPUs, had of one besides.
   void add_late(uint64_t job, Nanos used) { jobs_.add_late(job, used); }
   // Of this GPU, ascending by id. Valid until the next call.
-  std::span<const JobView> jobs(uint32_t gpu);
+  std::span<JobView> jobs(uint32_t gpu);
   // What its plan says; none where the policy orders no jobs.
   void set_order(uint32_t gpu, std::vector<JobDecision> jobs);
   void drop_order(uint32_t gpu);

@@ -2,7 +2,11 @@
 #include "sched/step/views.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
+
+#include "sched/policy/cap_gate.h"
+#include "sched/policy/tenant_tree.h"
 
 namespace gpushare {
 namespace {
@@ -25,18 +29,26 @@ ShimPhase phase_of(const ProcessView& process, const Tenants& tenants) {
 
 }  // namespace
 
-std::optional<CapView> cap_view(const Tenant& tenant, uint32_t gpu, const TokenBucket& bucket) {
-  const std::optional<Cap> cap = tenant.cap_on(gpu);
-  if (!cap) return std::nullopt;
-  return CapView{.fraction = cap->fraction(),
-                 .period = cap->period,
-                 .burst = cap->quota,
-                 .tokens = bucket.tokens()};
+std::optional<CapView> cap_view(const Tenants& tenants, uint32_t slot, uint32_t gpu,
+                                const Region& region) {
+  std::optional<CapView> least;
+  tenants.for_line(slot, [&](uint32_t at, const Tenant& tenant) {
+    const std::optional<Cap> cap = tenant.cap_on(gpu);
+    if (!cap) return;
+    const CapView one{.fraction = cap->fraction(),
+                      .period = cap->period,
+                      .burst = cap->quota,
+                      .tokens = region.tenants[at].buckets[gpu].tokens()};
+    least = least ? binding(*least, one) : one;
+  });
+  return least;
 }
 
-void Views::set_jobs(std::span<const JobView> jobs,
+void Views::set_jobs(std::span<JobView> jobs,
                      const std::function<uint64_t(const ProcessId&)>& job_of) {
   jobs_ = jobs;
+  for (JobView& job : jobs)
+    if (const TenantView* const tenant = tenant_of(job.tenant)) job.weight = tenant->weight;
   for (ProcessView& process : processes_) process.job = job_of(process.process);
 }
 
@@ -91,21 +103,53 @@ void Views::add_tenants(uint32_t gpu, const Tenants& tenants, const Region& regi
         shims == nullptr ? TenantPartition{} : shims->partition(id, gpu);
     tenants_.push_back({.id = id,
                         .weight = tenant.settings.weight,
-                        .priority = tenant.settings.priority,
-                        .cap = cap_view(tenant, gpu, region.tenants[id].buckets[gpu]),
+                        .priority = tenant.priority,
+                        .cap = cap_view(tenants, id, gpu, region),
                         .sm_percent = tenant.settings.sm_percent,
                         .slo = tenant.settings.slo,
                         .phase = tenant.settings.phase,
-                        .is_frozen_by_user = tenant.is_frozen_by_user,
+                        .is_frozen_by_user = tenant.is_frozen,
                         .has_shim = has_shim,
                         .groups = partition.groups,
                         .sharers = partition.sharers});
   }
+  lay_tree_flat(tenants, gpu);
+}
+
+// Where all are at the top of the tree there is nothing to do.
+void Views::lay_tree_flat(const Tenants& tenants, uint32_t gpu) {
+  const auto is_below = [&](const TenantView& view) { return !tenants.at(view.id)->above.empty(); };
+  if (std::ranges::none_of(tenants_, is_below)) return;
+  std::map<uint32_t, TreeTenant> tree;
+  for (const TenantView& view : tenants_) {
+    tenants.for_line(view.id, [&](uint32_t slot, const Tenant& tenant) {
+      const std::optional<Cap> cap = tenant.cap_on(gpu);
+      tree[slot] = {.id = slot,
+                    .above = tenant.above.empty() ? std::nullopt : std::optional(tenant.above[0]),
+                    .weight = tenant.settings.weight,
+                    .ceiling = cap ? cap->fraction() : 1};
+    });
+  }
+  std::vector<bool> active(tenants_.size());
+  for (const ProcessView& process : processes_) {
+    const TenantView* const tenant = tenant_of(process.tenant);
+    if (tenant != nullptr && process.has_context && process.wants_gpu &&
+        !process.is_frozen_by_user && !tenant->is_frozen_by_user)
+      active[static_cast<size_t>(tenant - tenants_.data())] = true;
+  }
+  std::vector<TreeTenant> in_order;
+  for (const auto& [slot, tenant] : tree) in_order.push_back(tenant);
+  lay_flat(in_order, active, tenants_);
+}
+
+const TenantView* Views::tenant_of(uint32_t id) const {
+  const auto at = std::ranges::lower_bound(tenants_, id, {}, &TenantView::id);
+  return at == tenants_.end() || at->id != id ? nullptr : &*at;
 }
 
 const CapView* Views::cap_of(uint32_t tenant) const {
-  const auto at = std::ranges::lower_bound(tenants_, tenant, {}, &TenantView::id);
-  return at == tenants_.end() || at->id != tenant || !at->cap ? nullptr : &*at->cap;
+  const TenantView* const found = tenant_of(tenant);
+  return found == nullptr || !found->cap ? nullptr : &*found->cap;
 }
 
 }  // namespace gpushare

@@ -19,14 +19,14 @@ class Views {
   // Those with the shim, in the same order: each is joined with its process above, or is one that
   // has no context yet.
   void join(std::vector<ProcessView> shim);
-  // The tenants of all these processes. Tokens are those in `region`.
+  // The tenants of all these processes, as the tree of tenants lets each have its part of this GPU.
+  // Tokens are those in `region`.
   void add_tenants(uint32_t gpu, const Tenants& tenants, const Region& region,
                    const ShimProcesses* shims);
 
   // The jobs on the GPU, which stay the caller's until the snapshot is no longer used, and which of
-  // them a process is of.
-  void set_jobs(std::span<const JobView> jobs,
-                const std::function<uint64_t(const ProcessId&)>& job_of);
+  // them a process is of. The weight of a job becomes that of its tenant here.
+  void set_jobs(std::span<JobView> jobs, const std::function<uint64_t(const ProcessId&)>& job_of);
 
   // Those of which `is_held` says so wait for a turn that no policy gives.
   void set_held(const std::function<bool(const ProcessId&)>& is_held);
@@ -41,12 +41,17 @@ class Views {
   const CapView* cap_of(uint32_t tenant) const;
 
  private:
+  void lay_tree_flat(const Tenants& tenants, uint32_t gpu);
+  const TenantView* tenant_of(uint32_t id) const;
+
   std::vector<TenantView> tenants_;
   std::vector<ProcessView> processes_, joined_;
   std::span<const JobView> jobs_{};
 };
 
-// The cap of a tenant and what is left of it; none: it has no cap.
-std::optional<CapView> cap_view(const Tenant& tenant, uint32_t gpu, const TokenBucket& bucket);
+// The cap that holds a tenant back most now, of its own and of those above it, and what is left of
+// that one; none: there is no cap. REQUIRES: `slot` is in use.
+std::optional<CapView> cap_view(const Tenants& tenants, uint32_t slot, uint32_t gpu,
+                                const Region& region);
 
 }  // namespace gpushare

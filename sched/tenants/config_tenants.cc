@@ -54,6 +54,10 @@ class TenantReader {
       const std::string path = fmt::format("tenant.{}", key.str());
       if (const auto name = check_tenant_name(key.str()); !name) {
         mistakes_.add(key.source().begin, path, name.error().detail);
+      } else if (const auto above = name_above(key.str());
+                 !above.empty() && above != "default" && !tenants.contains(above)) {
+        mistakes_.add(key.source().begin, path,
+                      fmt::format("there is no tenant above it; write [tenant.\"{}\"] too", above));
       } else if (const auto* table = mistakes_.need_table(node, path)) {
         read_tenant(key, *table);
       }

@@ -74,6 +74,13 @@ std::optional<uint32_t> TenantTable::find(std::string_view name) const {
   return found == by_name_.end() ? std::nullopt : std::optional(found->second);
 }
 
+// In the order of names those below "a" come from "a/" on, one behind the other.
+bool TenantTable::has_below(std::string_view name) const {
+  const std::string path = std::string(name) + '/';
+  const auto below = by_name_.lower_bound(path);
+  return below != by_name_.end() && below->first.starts_with(path);
+}
+
 std::optional<uint32_t> TenantTable::free_slot() const {
   for (uint32_t slot = 0; slot < tenants_.size(); ++slot)
     if (!tenants_[slot] && !resting_.contains(slot)) return slot;
@@ -94,6 +101,7 @@ void TenantTable::make(uint32_t slot, Tenant tenant) {
 void TenantTable::unname(uint32_t slot) {
   by_name_.erase(tenants_[slot]->name);
   std::erase(slots_, slot);
+  bind(tenants_[slot]->name);
 }
 
 void TenantTable::erase(uint32_t slot) {
@@ -121,6 +129,7 @@ void TenantTable::forget_changes(uint32_t slot) {
 void TenantTable::set_frozen(uint32_t slot, bool is_frozen) {
   tenants_[slot]->is_frozen_by_user = is_frozen;
   note(slot);
+  bind(tenants_[slot]->name);
 }
 
 void TenantTable::set_gpu_caps(uint32_t slot, std::map<uint32_t, Cap> caps) {
@@ -138,6 +147,11 @@ Result<std::vector<uint32_t>> TenantTable::going_with(const TenantsConfig& confi
     if (!tenants_[slot]->is_kept && std::ranges::find(config.tenants, tenants_[slot]->name,
                                                       &TenantConfig::name) == config.tenants.end())
       going.push_back(slot);
+  // Who stays keeps those above it.
+  for (const auto& [name, slot] : by_name_) {
+    if (std::ranges::binary_search(going, slot)) continue;
+    for (const uint32_t above : tenants_[slot]->above) std::erase(going, above);
+  }
   const auto added = std::ranges::count_if(
       config.tenants, [this](const TenantConfig& tenant) { return !find(tenant.name); });
   if (by_name_.size() - going.size() + static_cast<size_t>(added) > kMaxTenants)
@@ -180,6 +194,29 @@ void TenantTable::recompute(Tenant& tenant) {
     assert(applied);
     (void)applied;
   }
+  bind(tenant.name);
+}
+
+// Makes anew what holds for the tenant of this name, if it is there, and for all below it.
+void TenantTable::bind(const std::string& name) {
+  const auto bind_one = [this](Tenant& tenant) {
+    tenant.above.clear();
+    tenant.priority = tenant.settings.priority;
+    tenant.is_frozen = tenant.is_frozen_by_user;
+    for (auto path = name_above(tenant.name); !path.empty(); path = name_above(path)) {
+      const auto slot = find(path);
+      if (!slot) continue;
+      const Tenant& one = *tenants_[*slot];
+      tenant.above.push_back(*slot);
+      tenant.priority = std::min(tenant.priority, one.settings.priority);
+      tenant.is_frozen = tenant.is_frozen || one.is_frozen_by_user;
+    }
+  };
+  if (const auto slot = find(name)) bind_one(*tenants_[*slot]);
+  const std::string path = name + '/';
+  for (auto below = by_name_.lower_bound(path);
+       below != by_name_.end() && below->first.starts_with(path); ++below)
+    bind_one(*tenants_[below->second]);
 }
 
 }  // namespace gpushare

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// TenantTable: the tenants by slot and by name, with the layers of their settings, and their part
-// of the roster. It knows no processes: who is in which tenant is said by Tenants (tenants.h),
-// whose thread is the only one here. A slot is an index of the control plane's tenant table.
+// TenantTable: the tenants by slot and by name, with the layers of their settings, the tree that
+// their names make ("team" is above "team/job"), and their part of the roster. It knows no
+// processes: who is in which tenant is said by Tenants (tenants.h), whose thread is the only one
+// here. A slot is an index of the control plane's tenant table.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +36,14 @@ struct Tenant {
   // Of single GPUs, besides settings.cap. Only the kernel module keeps them, not this.
   std::map<uint32_t, Cap> gpu_caps{};
 
+  // What holds with those above it in the tree, as TenantTable keeps it. A weight divides what the
+  // one right above has, and a cap of one above is a cap of all below it together.
+  std::vector<uint32_t> above{};          // their slots, the nearest first
+  Priority priority = Priority::kNormal;  // the lowest of its own and theirs
+  bool is_frozen = false;                 // by the user: itself, or one above it
+
+  // The slot of the one at the top of the tree that `own` is in; `own`: it is that one.
+  uint32_t top(uint32_t own) const { return above.empty() ? own : above.back(); }
   // The cap on a GPU: of those that bind the one with the lesser part of the GPU's time.
   std::optional<Cap> cap_on(uint32_t gpu) const;
 };
@@ -47,6 +56,7 @@ class TenantTable {
 
   const Tenant* at(uint32_t slot) const;  // nullptr: the slot is free
   std::optional<uint32_t> find(std::string_view name) const;
+  bool has_below(std::string_view name) const;  // tenants below this one in the tree
   const std::vector<uint32_t>& slots() const { return slots_; }  // those in use, ascending
   // The slot for the next tenant: one that was used before only where there is no other.
   std::optional<uint32_t> free_slot() const;
@@ -77,7 +87,8 @@ class TenantTable {
  private:
   void take_over();
   void note(uint32_t slot);
-  static void recompute(Tenant& tenant);
+  void recompute(Tenant& tenant);
+  void bind(const std::string& name);
 
   Roster* roster_;
   std::vector<std::unique_ptr<Tenant>> tenants_;  // by slot; nullptr: free

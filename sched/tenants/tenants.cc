@@ -62,6 +62,8 @@ Result<uint32_t> Tenants::make_or_change(std::string_view name, std::span<const 
   if (!slot) {
     if (!create) return no_such_tenant(name);
     if (auto valid = check_tenant_name(name); !valid) return std::unexpected(valid.error());
+    const std::string_view above = name_above(name);
+    if (!above.empty() && !find(above)) return no_such_tenant(above);
     slot = table_.free_slot();
     if (!slot) return no_slot_left();
     Tenant made;
@@ -86,6 +88,10 @@ Result<> Tenants::remove(std::string_view name) {
   if (*slot == kDefaultTenant) {
     return make_error(std::errc::operation_not_permitted, "remove tenant",
                       "'default' always exists and cannot be removed");
+  }
+  if (table_.has_below(name)) {
+    return make_error(std::errc::device_or_resource_busy, "remove tenant",
+                      fmt::format("there are tenants below '{}': remove them first", name));
   }
   drop_tenant(*slot);
   return {};
@@ -264,18 +270,25 @@ void Tenants::leave_all_gpus() {
 }
 
 Result<> Tenants::set_frozen(ProcessId process, bool is_frozen) {
-  const Tenant& tenant = *at(tenant_of(process));
-  if (!is_frozen && tenant.is_frozen_by_user)
+  if (const Tenant* const tenant = is_frozen ? nullptr : frozen_with(tenant_of(process)))
     return make_error(std::errc::invalid_argument, "thaw a process",
                       fmt::format("process {} is frozen with its tenant '{}': thaw the tenant "
                                   "(gpushare thaw {}), or move the process to another one",
-                                  process.pid, tenant.name, tenant.name));
+                                  process.pid, tenant->name, tenant->name));
   TenantProcess member = processes_.copy_of(process);
   if (member.is_frozen == is_frozen) return {};
   member.is_frozen = is_frozen;
   if (auto noted = processes_.put(process, std::move(member)); !noted) return noted;
   ++generation_;
   return {};
+}
+
+const Tenant* Tenants::frozen_with(uint32_t slot) const {
+  const Tenant* found = nullptr;
+  for_line(slot, [&](uint32_t, const Tenant& tenant) {
+    if (tenant.is_frozen_by_user) found = &tenant;
+  });
+  return found;
 }
 
 bool Tenants::is_frozen(ProcessId process) const {
@@ -357,6 +370,7 @@ void Tenants::place_all_by_rules() {
 
 void Tenants::drop_if_over(uint32_t slot) {
   if (at(slot) == nullptr || !at(slot)->is_transient) return;
+  if (table_.has_below(at(slot)->name)) return;
   const auto has_slot = [slot](const auto& member) { return member.second.slot == slot; };
   const bool has_scope =
       std::ranges::any_of(scopes_, [slot](const auto& scope) { return scope.second == slot; });

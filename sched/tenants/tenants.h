@@ -39,7 +39,10 @@ namespace gpushare {
 //   reload [tenant.a] weight=200                                      -> 200, 30%
 //   reload (no tenant.a any more)                                     -> 100, 30%
 // A tenant that only the file made goes when the file no longer names it; one that was made or
-// changed at run time stays until it is removed or forgotten.
+// changed at run time stays until it is removed or forgotten, and so do those above it.
+//
+// Tenants make a tree by their names: "team/job" is below "team". What of one above binds those
+// below is in Tenant (tenant_table.h). A process is in one tenant, and not in those above it.
 class Tenants {
  public:
   // Without a roster nothing outlives the object. With one, whatever an agent before has left there
@@ -54,15 +57,30 @@ class Tenants {
   const Tenant* at(uint32_t slot) const { return table_.at(slot); }
   std::optional<uint32_t> find(std::string_view name) const { return table_.find(name); }
   std::vector<uint32_t> slots() const { return table_.slots(); }  // those in use, ascending
+  // Visits the tenant and all above it, from below: visit(slot, tenant). REQUIRES: it is in use.
+  template <class Visit>
+  void for_line(uint32_t slot, const Visit& visit) const {
+    const Tenant& own = *at(slot);
+    visit(slot, own);
+    for (const uint32_t above : own.above) visit(above, *at(above));
+  }
+  // The one whose partition of the SMs is the tenant's: that at the top of the tree. REQUIRES: it
+  // is in use.
+  uint32_t top_of(uint32_t slot) const { return at(slot)->top(slot); }
 
   // Applies all changes or none, and returns the slot. `create`: makes the tenant if it is not
-  // there. Errors also: invalid_argument; no_space_on_device when all slots are in use.
+  // there; the one right above it must be. Errors also: invalid_argument; no_space_on_device when
+  // all slots are in use.
   Result<uint32_t> set(std::string_view name, std::span<const Setting> changes, bool create);
   // The tenant's processes go where the rules say. A tenant that the file names is made again by
-  // the next reload. Error for `default`: operation_not_permitted.
+  // the next reload. Errors: operation_not_permitted for `default`; device_or_resource_busy while
+  // there are others below it.
   Result<> remove(std::string_view name);
-  // By the user. Returns the slot.
+  // By the user. Returns the slot. All below it in the tree are frozen with it.
   Result<uint32_t> set_frozen(std::string_view name, bool is_frozen);
+  // The one of the tenant and those above it that is frozen, the highest of several; nullptr: none
+  // is. REQUIRES: `slot` is in use.
+  const Tenant* frozen_with(uint32_t slot) const;
   // Caps of single GPUs, by index. REQUIRES: `slot` is in use.
   void set_gpu_caps(uint32_t slot, std::map<uint32_t, Cap> caps);
   // No tenant and no process is frozen by the user any more.

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <memory>
 
 #include "shmctl/base/fd.h"
@@ -111,14 +110,24 @@ bool SysfsTree::may_write_procs(std::string_view tenant) const {
 bool SysfsTree::may_create() const { return ::access((root_ + "/create").c_str(), W_OK) == 0; }
 
 Result<std::vector<std::string>> SysfsTree::tenants() const {
-  const std::string path = root_ + "/tenants";
-  const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(path.c_str()), ::closedir);
-  if (!directory) return errno_error(kReadStep, path);
   std::vector<std::string> names;
-  while (const dirent* entry = ::readdir(directory.get()))
-    if (check_tenant_name(entry->d_name)) names.emplace_back(entry->d_name);
+  if (auto added = add_tenants("", names); !added) return std::unexpected(added.error());
   std::ranges::sort(names);
   return names;
+}
+
+// Adds those right below `above`, and below them.
+Result<> SysfsTree::add_tenants(const std::string& above, std::vector<std::string>& names) const {
+  const std::string path = root_ + "/tenants/" + above;
+  const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(path.c_str()), ::closedir);
+  if (!directory) return errno_error(kReadStep, path);
+  while (const dirent* entry = ::readdir(directory.get())) {
+    const std::string name = above + entry->d_name;
+    if (entry->d_type != DT_DIR || !check_tenant_name(name)) continue;
+    names.push_back(name);
+    (void)add_tenants(name + '/', names);  // what goes meanwhile has none below it
+  }
+  return {};
 }
 
 Result<SysfsTenant> SysfsTree::read(std::string_view tenant) const {
@@ -144,21 +153,13 @@ Result<SysfsTenant> SysfsTree::read(std::string_view tenant) const {
 Result<std::vector<pid_t>> SysfsTree::procs(std::string_view tenant) const {
   if (!has(tenant)) return no_such_tenant(tenant);
   std::vector<pid_t> pids;
-  const auto add = [&](const std::string& path) -> Result<> {
-    const auto text = contents(path);
-    if (!text) return std::unexpected(text.error());
-    for (std::string_view rest = *text; !rest.empty();) {
-      const std::string_view line = first_line(rest);
-      rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-      if (const auto pid = number<pid_t>(line); pid && *pid > 0) pids.push_back(*pid);
-    }
-    return {};
-  };
-  if (auto added = add(file(tenant, "procs")); !added) return std::unexpected(added.error());
-  std::error_code ignored;  // what goes meanwhile has no processes
-  for (std::filesystem::recursive_directory_iterator entry(file(tenant, ""), ignored), end;
-       !ignored && entry != end; entry.increment(ignored))
-    if (entry.depth() > 0 && entry->path().filename() == "procs") (void)add(entry->path());
+  const auto text = contents(file(tenant, "procs"));
+  if (!text) return std::unexpected(text.error());
+  for (std::string_view rest = *text; !rest.empty();) {
+    const std::string_view line = first_line(rest);
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    if (const auto pid = number<pid_t>(line); pid && *pid > 0) pids.push_back(*pid);
+  }
   return pids;
 }
 

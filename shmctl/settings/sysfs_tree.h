@@ -52,7 +52,7 @@ class SysfsTree {
   bool may_create() const;
 
   // --- reading. A tenant that does not exist gives the error no_such_file_or_directory.
-  // The names of all tenants, sorted.
+  // The names of all tenants of the tree, sorted: one that is above others comes before them.
   Result<std::vector<std::string>> tenants() const;
   // A value that a later module writes and this parser does not understand counts as its default.
   Result<SysfsTenant> read(std::string_view tenant) const;
@@ -62,8 +62,8 @@ class SysfsTree {
   // With an empty key it is that behind `line`: counter("a", "stat", "nr_periods ").
   std::optional<uint64_t> counter(std::string_view tenant, const char* name, std::string_view line,
                                   std::string_view key = {}) const;
-  // The processes of the tenant and of all below it in the tree, in the caller's pid namespace.
-  // Lines that are no pid are left out.
+  // The processes of the tenant itself, in the caller's pid namespace. Lines that are no pid are
+  // left out.
   Result<std::vector<pid_t>> procs(std::string_view tenant) const;
   // A number that every change of settings, tenants and attachments increases; nullopt when this
   // module has none.
@@ -91,6 +91,7 @@ class SysfsTree {
   std::string file(std::string_view tenant, std::string_view name) const;
 
  private:
+  Result<> add_tenants(const std::string& above, std::vector<std::string>& names) const;
   Result<> write_file(std::string_view tenant, std::string_view name, std::string_view value) const;
 
   std::string root_;

@@ -16,6 +16,7 @@ namespace {
 constexpr std::string_view kMax = "max";
 constexpr Micros kPercentPeriod{GPUSHARE_PERIOD_US_DEFAULT};
 constexpr size_t kLongestName = 63;
+constexpr int kDeepestName = 4;
 constexpr uint64_t kLargestNumber = UINT64_MAX;
 
 // Takes decimal digits only: no sign, no blank, nothing behind them. Nothing on overflow as well.
@@ -385,18 +386,30 @@ std::string_view priority_name(Priority priority) { return name_among(kPrioritie
 std::string_view phase_name(TenantPhase phase) { return name_among(kPhases, phase); }
 
 Result<> check_tenant_name(std::string_view name) {
-  const auto is_allowed = [](char c) {
+  const auto is_letter = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
            c == '.' || c == '-';
   };
-  if (name.empty() || name.size() > kLongestName || name[0] == '.' || name[0] == '-' ||
-      !std::ranges::all_of(name, is_allowed)) {
-    return make_error(std::errc::invalid_argument, "tenant name",
-                      fmt::format("'{}' is not allowed; allowed: 1 to {} of A-Z a-z 0-9 _ . -, not "
-                                  "starting with . or -",
-                                  name, kLongestName));
+  const auto is_part = [&](std::string_view part) {
+    return !part.empty() && part[0] != '.' && part[0] != '-' &&
+           std::ranges::all_of(part, is_letter);
+  };
+  bool is_allowed = name.size() <= kLongestName && std::ranges::count(name, '/') < kDeepestName;
+  for (std::string_view rest = name; is_allowed && !rest.empty();) {
+    const size_t end = rest.find('/');
+    is_allowed = is_part(rest.substr(0, end)) && end + 1 != rest.size();
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
   }
-  return {};
+  if (!name.empty() && is_allowed) return {};
+  return make_error(std::errc::invalid_argument, "tenant name",
+                    fmt::format("'{}' is not allowed; allowed: 1 to {} of A-Z a-z 0-9 _ . -, not "
+                                "starting with . or -, or up to {} such parts with / between them",
+                                name, kLongestName, kDeepestName));
+}
+
+std::string_view name_above(std::string_view name) {
+  const size_t slash = name.rfind('/');
+  return slash == std::string_view::npos ? std::string_view() : name.substr(0, slash);
 }
 
 }  // namespace gpushare

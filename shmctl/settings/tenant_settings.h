@@ -105,8 +105,11 @@ std::string_view priority_name(Priority priority);
 // "auto", "prefill", "decode" or "none"; "unknown" for a number that is none of them.
 std::string_view phase_name(TenantPhase phase);
 
-// A name has 1 to 63 letters, digits, '_', '.' and '-', and does not start with '.' or '-'.
-// Any other name gives the error invalid_argument.
+// A name is a path of 1 to 4 parts with a '/' between them, "team/job", and has at most 63
+// characters. A part has letters, digits, '_', '.' and '-', and does not start with '.' or '-'. Any
+// other name gives the error invalid_argument.
 Result<> check_tenant_name(std::string_view name);
+// The name of the tenant right above "team/job" in the tree: "team". Empty: it is at the top.
+std::string_view name_above(std::string_view name);
 
 }  // namespace gpushare

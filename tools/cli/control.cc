@@ -71,7 +71,8 @@ ExitCode set(const Invocation& invocation) {
     request.settings.emplace_back(setting.substr(0, sign), setting.substr(sign + 1));
   }
   const ExitCode code = tell(invocation, request);
-  if (code == kExitOk) warn_of_no_effect(endpoints_of(invocation), request.settings, true);
+  if (code == kExitOk)
+    warn_of_no_effect(endpoints_of(invocation), request.tenant, request.settings, true);
   return code;
 }
 

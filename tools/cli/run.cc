@@ -166,7 +166,8 @@ ExitCode run(const Invocation& invocation) {
     // that the chain of parents tells whose they are.
     if (!asks_for_nothing && !joined->follows_forks) ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     if (joined->orders_jobs) preload_shim_for_turns(invocation);
-    warn_of_no_effect(endpoints_of(invocation), request.settings, gets_shim(invocation));
+    warn_of_no_effect(endpoints_of(invocation), request.tenant, request.settings,
+                      gets_shim(invocation));
   } else if (asks_for_nothing && client.error().code == std::errc::permission_denied) {
     // This is an ordinary user: the agent sees the program without being told, and puts it where
     // the rules say, otherwise into the tenant `default`.

@@ -63,13 +63,14 @@ ExitCode report_refusal(const Endpoints& endpoints, const Request& request, cons
   return code;
 }
 
-void warn_of_no_effect(const Endpoints& endpoints, const SettingTexts& settings, bool has_shim) {
+void warn_of_no_effect(const Endpoints& endpoints, std::string_view tenant,
+                       const SettingTexts& settings, bool has_shim) {
   if (settings.empty()) return;
   auto status = live_status(endpoints);
   if (!status) return;
   DoctorInput input;
   input.status = std::move(*status);
-  for (const std::string& line : without_effect(settings, check_limits(input), has_shim))
+  for (const std::string& line : without_effect(settings, check_limits(input), has_shim, tenant))
     fmt::print(stderr, "gpushare: warning: {}\n", line);
 }
 

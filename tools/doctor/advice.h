@@ -16,8 +16,10 @@ namespace gpushare {
 
 using SettingTexts = std::vector<std::pair<std::string, std::string>>;
 
-// Prints a warning to standard error for each of `settings` that does not bind (doctor/limits.h).
-void warn_of_no_effect(const Endpoints& endpoints, const SettingTexts& settings, bool has_shim);
+// Prints a warning to standard error for each of the tenant's `settings` that does not bind
+// (doctor/limits.h).
+void warn_of_no_effect(const Endpoints& endpoints, std::string_view tenant,
+                       const SettingTexts& settings, bool has_shim);
 
 // Reports why the agent has refused the request, and where there is no such tenant which one is
 // perhaps meant, or how it is made, if that is of use for what was asked.

@@ -127,13 +127,17 @@ std::vector<LimitFinding> check_limits(const DoctorInput& input) {
 
 std::vector<std::string> without_effect(
     const std::vector<std::pair<std::string, std::string>>& settings,
-    const std::vector<LimitFinding>& limits, bool has_shim) {
+    const std::vector<LimitFinding>& limits, bool has_shim, std::string_view tenant) {
   std::vector<std::string> lines;
+  const std::string_view top = tenant.substr(0, tenant.find('/'));
   for (const auto& [key, value] : settings) {
     const auto limit = std::ranges::find(limits, key, &LimitFinding::limit);
     if (limit == limits.end() || !asks_for_something(key, value)) continue;
     if (!limit->is_binding)
       lines.push_back(fmt::format("{}={} does not bind: {}", key, value, limit->why));
+    else if (needs_shim(key) && key != "phase" && top != tenant)
+      lines.push_back(fmt::format("{}={} does not bind: all below '{}' are in its part of the SMs",
+                                  key, value, top));
     else if (needs_shim(key) && !has_shim)
       lines.push_back(
           fmt::format("{}={} does not bind: the program is started without the shim "

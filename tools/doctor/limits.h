@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -29,8 +30,9 @@ bool has_spatial_gpu(const DoctorInput& input);
 // A line for each of `settings`, keys with values, that asks for something and has no effect:
 // "memory_max=100M does not bind: gpushare.ko is not loaded". `has_shim`: the programs that they
 // are for have the shim, or may have it.
+// `tenant`: whose they are; empty: one that has no other above it.
 std::vector<std::string> without_effect(
     const std::vector<std::pair<std::string, std::string>>& settings,
-    const std::vector<LimitFinding>& limits, bool has_shim);
+    const std::vector<LimitFinding>& limits, bool has_shim, std::string_view tenant = {});
 
 }  // namespace gpushare

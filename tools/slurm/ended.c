@@ -2,7 +2,6 @@
 #include "tools/slurm/ended.h"
 
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -28,21 +27,21 @@ static int open_list(const char *socket_path, int flags)
 	return fd;
 }
 
-int gs_note_ended(const char *socket_path, uint32_t job)
+int gs_note_ended(const char *socket_path, const char *tenant)
 {
 	const int fd = open_list(socket_path, O_CREAT | O_APPEND);
 	int result;
 
 	if (fd < 0)
 		return -1;
-	result = dprintf(fd, "%" PRIu32 "\n", job) < 0 ? -1 : 0;
+	result = dprintf(fd, "%s\n", tenant) < 0 ? -1 : 0;
 	close(fd);
 	return result;
 }
 
-void gs_take_ended(const char *socket_path, int (*remove)(uint32_t job))
+void gs_take_ended(const char *socket_path, int (*remove)(const char *tenant))
 {
-	uint32_t jobs[MOST_AT_ONCE], job;
+	static char tenants[MOST_AT_ONCE][64];
 	int count = 0, done = 0;
 	const int fd = open_list(socket_path, O_APPEND);
 	FILE *list = fd < 0 ? NULL : fdopen(fd, "r+");
@@ -52,12 +51,12 @@ void gs_take_ended(const char *socket_path, int (*remove)(uint32_t job))
 			close(fd);
 		return;
 	}
-	while (count < MOST_AT_ONCE && fscanf(list, "%" SCNu32, &job) == 1)
-		jobs[count++] = job;
-	while (done < count && !remove(jobs[done]))
+	while (count < MOST_AT_ONCE && fscanf(list, "%63s", tenants[count]) == 1)
+		count++;
+	while (done < count && !remove(tenants[done]))
 		done++;
 	if (done > 0 && !ftruncate(fd, 0))
 		for (; done < count; done++)
-			dprintf(fd, "%" PRIu32 "\n", jobs[done]);
+			dprintf(fd, "%s\n", tenants[done]);
 	fclose(list);
 }

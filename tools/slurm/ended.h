@@ -6,17 +6,15 @@
 #ifndef GPUSHARE_SLURM_ENDED_H
 #define GPUSHARE_SLURM_ENDED_H
 
-#include <stdint.h>
-
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Notes the job. Returns 0, or -1 with errno. */
-int gs_note_ended(const char *socket_path, uint32_t job);
-/* Empties the list, and calls `remove` with each job; what it refuses by returning -1 is noted
+/* Notes the job's tenant, a name of at most 63 characters. Returns 0, or -1 with errno. */
+int gs_note_ended(const char *socket_path, const char *tenant);
+/* Empties the list, and calls `remove` with each tenant; what it refuses by returning -1 is noted
  * again, with all that follow. */
-void gs_take_ended(const char *socket_path, int (*remove)(uint32_t job));
+void gs_take_ended(const char *socket_path, int (*remove)(const char *tenant));
 
 #ifdef __cplusplus
 }

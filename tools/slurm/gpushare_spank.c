@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * gpushare_spank.so: each Slurm job is a tenant of gpushare, slurm-JOBID, whose weight is what the
- * job's shards make. Slurm calls it in srun, sbatch and salloc (the options are checked), in
+ * job's shards make; where the administrator says so it is below another tenant. Slurm calls it in srun, sbatch and salloc (the options are checked), in
  * slurmstepd as root (the step and its tasks join, before exec) and in a short-lived process of
  * slurmd when the job has ended (the tenant goes). It links nothing, waits for the agent for
  * LIMIT_MS at most each time, and refuses a job in its task only: a step that fails earlier would
@@ -16,6 +16,7 @@ SPANK_PLUGIN(gpushare, 1)
 #pragma GCC visibility pop
 
 #include <inttypes.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <syslog.h>
@@ -34,6 +35,7 @@ static struct gs_wish wish;
 static char refusal[GS_WHY_SIZE];
 static char complaint[GS_WHY_SIZE];
 static bool has_joined;
+static char joined[GS_TENANT_SIZE]; /* the job's tenant, if it has */
 
 static bool is_submitting(void)
 {
@@ -149,13 +151,12 @@ static struct gs_given given_to(spank_t spank)
 	return given;
 }
 
-static int remove_tenant(uint32_t job)
+static int remove_tenant(const char *tenant)
 {
-	char request[96], answer[GS_ANSWER_SIZE];
+	char request[128], answer[GS_ANSWER_SIZE];
 	enum gs_outcome outcome;
 
-	snprintf(request, sizeof(request), "{\"op\":\"remove\",\"tenant\":\"slurm-%" PRIu32 "\"}",
-		 job);
+	snprintf(request, sizeof(request), "{\"op\":\"remove\",\"tenant\":\"%s\"}", tenant);
 	outcome = gs_ask(admin.socket, request, LIMIT_MS, answer);
 	if (outcome == GS_DONE) {
 		const uint64_t used = gs_member_number(answer, "gpu_time_ns", 0) / 1000000;
@@ -166,34 +167,58 @@ static int remove_tenant(uint32_t job)
 			 "gpushare: job %" PRIu32 " used %" PRIu64
 			 ".%03u GPU seconds, was throttled "
 			 "for %" PRIu64 ".%03u s",
-			 job, used / 1000, (unsigned int)(used % 1000), throttled / 1000,
-			 (unsigned int)(throttled % 1000));
+			 gs_job_of_tenant(tenant), used / 1000, (unsigned int)(used % 1000),
+			 throttled / 1000, (unsigned int)(throttled % 1000));
 		slurm_info("%s", line);
 		syslog(LOG_DAEMON | LOG_INFO, "%s", line);
 	} else if (outcome == GS_ABSENT) {
-		slurm_info("gpushare: job %" PRIu32 " has ended: %s", job, answer);
+		slurm_info("gpushare: %s has ended: %s", tenant, answer);
 		return -1;
 	}
 	return 0; /* refused: the tenant is gone, or never was */
 }
 
+/* The names that the job's tenant may have, the wished one first: below another one, and at the top,
+ * where there is no such other. Returns how many there are. */
+static int tenant_names(spank_t spank, uint32_t job, char names[2][GS_TENANT_SIZE])
+{
+	char buffer[1024], user[GS_TENANT_SIZE] = "";
+	struct passwd entry, *found = NULL;
+	uid_t uid = 0;
+
+	if (spank_get_item(spank, S_JOB_UID, &uid) == ESPANK_SUCCESS &&
+	    !getpwuid_r(uid, &entry, buffer, sizeof(buffer), &found) && found)
+		snprintf(user, sizeof(user), "%s", found->pw_name);
+	if (gs_tenant_name(&admin, user, job, names[0]))
+		return 1;
+	snprintf(names[1], GS_TENANT_SIZE, "slurm-%" PRIu32, job);
+	return 2;
+}
+
+static enum gs_outcome run_in(const char *tenant, const char *settings, char *answer)
+{
+	char request[384];
+
+	snprintf(request, sizeof(request), "{\"op\":\"run\",\"tenant\":\"%s\"%s%s%s}", tenant,
+		 settings ? ",\"settings\":{" : "", settings ? settings : "", settings ? "}" : "");
+	snprintf(joined, sizeof(joined), "%s", tenant);
+	return gs_ask(admin.socket, request, LIMIT_MS, answer);
+}
+
 /* The step belongs to the job's tenant, and with it all that it will start. The first step makes
  * the tenant. */
-static void join(uint32_t job, const struct gs_wish *settled)
+static void join(spank_t spank, uint32_t job, const struct gs_wish *settled)
 {
-	char settings[192], request[320], answer[GS_ANSWER_SIZE];
-	enum gs_outcome outcome;
+	char settings[192], answer[GS_ANSWER_SIZE], names[2][GS_TENANT_SIZE];
+	const int count = tenant_names(spank, job, names);
+	const bool has_settings = gs_settings_json(settled, settings, sizeof(settings)) > 0;
+	enum gs_outcome outcome = GS_REFUSED;
 
 	gs_take_ended(admin.socket, remove_tenant);
-	snprintf(request, sizeof(request), "{\"op\":\"run\",\"tenant\":\"slurm-%" PRIu32 "\"}",
-		 job);
-	outcome = gs_ask(admin.socket, request, LIMIT_MS, answer);
-	if (outcome == GS_REFUSED && gs_settings_json(settled, settings, sizeof(settings)) > 0) {
-		snprintf(request, sizeof(request),
-			 "{\"op\":\"run\",\"tenant\":\"slurm-%" PRIu32 "\",\"settings\":{%s}}", job,
-			 settings);
-		outcome = gs_ask(admin.socket, request, LIMIT_MS, answer);
-	}
+	for (int i = 0; i < count && outcome == GS_REFUSED; i++)
+		outcome = run_in(names[i], NULL, answer);
+	for (int i = 0; has_settings && i < count && outcome == GS_REFUSED; i++)
+		outcome = run_in(names[i], settings, answer);
 	has_joined = outcome == GS_DONE;
 	if (has_joined)
 		return;
@@ -226,14 +251,14 @@ int slurm_spank_init_post_opt(spank_t spank, int count, char *words[])
 	if (!*refusal && gs_settle(&wish, &admin, given_to(spank), &settled, why))
 		note(refusal, why);
 	if (!*refusal)
-		join(job, &settled);
+		join(spank, job, &settled);
 	return 0;
 }
 
 /* In the task, as root, before it becomes the user's program. */
 int slurm_spank_task_init_privileged(spank_t spank, int count, char *words[])
 {
-	char request[96], answer[GS_ANSWER_SIZE];
+	char request[128], answer[GS_ANSWER_SIZE];
 	uint32_t job = 0;
 	int task = 0;
 
@@ -247,8 +272,7 @@ int slurm_spank_task_init_privileged(spank_t spank, int count, char *words[])
 	if (!has_joined || spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS)
 		return 0;
 	snprintf(request, sizeof(request),
-		 "{\"op\":\"attach\",\"pid\":%d,\"tenant\":\"slurm-%" PRIu32 "\"}", (int)getpid(),
-		 job);
+		 "{\"op\":\"attach\",\"pid\":%d,\"tenant\":\"%s\"}", (int)getpid(), joined);
 	if (gs_ask(admin.socket, request, LIMIT_MS, answer) == GS_DONE)
 		return 0;
 	slurm_error("gpushare: job %" PRIu32 ": a task may have no share: %.180s", job, answer);
@@ -257,8 +281,8 @@ int slurm_spank_task_init_privileged(spank_t spank, int count, char *words[])
 
 int slurm_spank_job_epilog(spank_t spank, int count, char *words[])
 {
+	char why[GS_WHY_SIZE], names[2][GS_TENANT_SIZE];
 	uint32_t job = 0;
-	char why[GS_WHY_SIZE];
 
 	/* Slurm does not call slurm_spank_init() in this process. */
 	if (gs_parse_admin(&admin, count, words, why))
@@ -266,7 +290,8 @@ int slurm_spank_job_epilog(spank_t spank, int count, char *words[])
 	if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS)
 		return 0;
 	gs_take_ended(admin.socket, remove_tenant);
-	if (remove_tenant(job) && gs_note_ended(admin.socket, job))
-		slurm_error("gpushare: slurm-%" PRIu32 " stays until 'gpushare remove': %m", job);
+	for (int i = tenant_names(spank, job, names) - 1; i >= 0; i--)
+		if (remove_tenant(names[i]) && gs_note_ended(admin.socket, names[i]))
+			slurm_error("gpushare: %s stays until 'gpushare remove': %m", names[i]);
 	return 0;
 }

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 static void cap_text(uint32_t cap, char *text, size_t size)
 {
@@ -119,4 +120,33 @@ int gs_settings_json(const struct gs_wish *wish, char *text, size_t size)
 			  wish->is_said[GS_MEMORY] ? memory : "",
 			  wish->is_said[GS_MEMORY] ? "\"" : "");
 	return length < 0 || (size_t)length >= size ? -1 : length;
+}
+
+int gs_tenant_name(const struct gs_admin *admin, const char *user, uint32_t job, char *name)
+{
+	char path[2 * GS_TENANT_SIZE] = "";
+	size_t length = 0;
+
+	for (const char *at = admin->below; *at && length < GS_TENANT_SIZE; at++) {
+		if (at[0] == '%' && at[1] == 'u') {
+			length += (size_t)snprintf(path + length, GS_TENANT_SIZE, "%s", user);
+			at++;
+		} else {
+			path[length++] = *at;
+			path[length] = 0;
+		}
+	}
+	if (length > 0 && length < GS_TENANT_SIZE &&
+	    snprintf(name, GS_TENANT_SIZE, "%s/slurm-%" PRIu32, path, job) < GS_TENANT_SIZE)
+		return 0;
+	snprintf(name, GS_TENANT_SIZE, "slurm-%" PRIu32, job);
+	return -1;
+}
+
+uint32_t gs_job_of_tenant(const char *name)
+{
+	const char *slash = strrchr(name, '/');
+	unsigned int job = 0;
+
+	return sscanf(slash ? slash + 1 : name, "slurm-%u", &job) == 1 ? job : 0;
 }

@@ -206,6 +206,12 @@ static int parse_word(struct gs_admin *admin, const char *word, char *why)
 		strcpy(admin->socket, text);
 		return 0;
 	}
+	if (!strcmp(name, "below")) {
+		if (!*text || strlen(text) >= sizeof(admin->below))
+			return not_allowed(why, name, text, "a tenant's name, in which %u is the user's");
+		strcpy(admin->below, text);
+		return 0;
+	}
 	if (!strcmp(name, "priority")) {
 		if (parse_value(&value, GS_PRIORITY, name, text, why))
 			return -1;
@@ -228,7 +234,7 @@ static int parse_word(struct gs_admin *admin, const char *word, char *why)
 	}
 unknown:
 	return gs_refuse(why,
-			 "'%.40s' is not known; known: socket=, require_agent, shards=, "
+			 "'%.40s' is not known; known: socket=, require_agent, below=, shards=, "
 			 "weight_per_shard=, mem_per_shard=, priority=, max_weight=, max_cap=, "
 			 "max_mem=, max_priority=",
 			 word);

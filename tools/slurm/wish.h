@@ -47,6 +47,7 @@ struct gs_wish {
 /* Of the line in plugstack.conf. */
 struct gs_admin {
 	char socket[108];
+	char below[64]; /* the tenant below which jobs' tenants are, if it is there; %u: user; "": none */
 	bool is_agent_required;
 	uint32_t weight_per_shard; /* 1 to 10000 */
 	uint32_t shards;           /* of one GPU, 1 to 10000; must be said */

@@ -104,6 +104,45 @@ Table slo_table(const PlaneSnapshot& snapshot) {
   return table;
 }
 
+bool is_below(std::string_view name, std::string_view above) {
+  return name.size() > above.size() && name.starts_with(above) && name[above.size()] == '/';
+}
+
+// The tenants, each behind the one above it if there is a tree, with what all below it have.
+std::vector<TenantRecord> tenants_with_below(const PlaneSnapshot& snapshot) {
+  std::vector<TenantRecord> all;
+  for (const auto& [slot, tenant] : snapshot.tenants) all.push_back(tenant);
+  const std::vector<TenantRecord> own = all;
+  const auto has_above = [](const TenantRecord& tenant) {
+    return tenant_text(tenant).find('/') != std::string::npos;
+  };
+  if (std::ranges::none_of(own, has_above)) return all;
+  const auto add_known = [](uint32_t& sum, uint32_t more) {
+    if (more != kUnknown32) sum = sum == kUnknown32 ? more : sum + more;
+  };
+  for (TenantRecord& sum : all) {
+    for (const TenantRecord& one : own) {
+      if (!is_below(tenant_text(one), tenant_text(sum))) continue;
+      for (size_t gpu = 0; gpu < kMaxGpus; ++gpu) {
+        add_known(sum.gpu[gpu].target_permille, one.gpu[gpu].target_permille);
+        add_known(sum.gpu[gpu].share_permille, one.gpu[gpu].share_permille);
+      }
+      sum.process_count += one.process_count;
+      sum.memory_bytes += one.memory_bytes;
+      sum.throttled_ns += one.throttled_ns;
+      sum.turns += one.turns;
+      sum.held_ns += one.held_ns;
+    }
+  }
+  // '/' before all other characters of names, so that those below follow at once.
+  std::ranges::sort(all, {}, [](const TenantRecord& tenant) {
+    std::string name = tenant_text(tenant);
+    std::ranges::replace(name, '/', '\x01');
+    return name;
+  });
+  return all;
+}
+
 }  // namespace
 
 std::string shares_text(const TenantRecord& tenant, const PlaneSnapshot& snapshot,
@@ -234,7 +273,7 @@ std::vector<std::string> tenant_lines(const Status& status, const Screen& screen
     marked.insert(key);
     return text + "!";
   };
-  for (const auto& [slot, tenant] : status.snapshot.tenants) {
+  for (const TenantRecord& tenant : tenants_with_below(status.snapshot)) {
     table.add(
         {tenant_text(tenant),
          cell(fmt::format("{}", tenant.weight), "weight", tenant.weight != GPUSHARE_WEIGHT_DEFAULT),

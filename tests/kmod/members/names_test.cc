@@ -14,13 +14,14 @@ namespace gpushare {
 namespace {
 
 bool kernel_takes_name(std::string_view name) { return gs_name_is_valid(name.data(), name.size()); }
+bool kernel_takes_path(std::string_view path) { return gs_path_is_valid(path.data(), path.size()); }
 
 TEST(KmodNames, AreThoseThatTheAgentTakes) {
   for (int byte = 0; byte < 256; ++byte) {
     const std::string first(1, static_cast<char>(byte));
     const std::string later = "a" + first;
-    EXPECT_EQ(kernel_takes_name(first), check_tenant_name(first).has_value()) << byte;
-    EXPECT_EQ(kernel_takes_name(later), check_tenant_name(later).has_value()) << byte;
+    for (const std::string& name : {first, later, first + "b", later + "b"})
+      EXPECT_EQ(kernel_takes_path(name), check_tenant_name(name).has_value()) << byte;
   }
 }
 
@@ -37,7 +38,8 @@ TEST(KmodNames, AreNoPaths) {
 
 TEST(KmodNames, APathHasUpToFourOfThem) {
   const auto takes = [](std::string_view path) {
-    return gs_path_is_valid(path.data(), path.size());
+    EXPECT_EQ(kernel_takes_path(path), check_tenant_name(path).has_value()) << path;
+    return kernel_takes_path(path);
   };
   for (const char* path : {"a", "a/b", "a/b/c", "a/b/c/d", "team-1/job.2/x_3"})
     EXPECT_TRUE(takes(path)) << path;

@@ -119,19 +119,58 @@ TEST_F(KernelTenantsTest, WhatAnOperatorWroteSurvivesARestartOfTheAgent) {
   EXPECT_TRUE(tenants_.find("research"));
 }
 
-TEST_F(KernelTenantsTest, WhoIsBelowATenantIsInIt) {
+TEST_F(KernelTenantsTest, TheTreeIsMirrored) {
   start(kTwoTenants);
   meet("python train.py");
-  tell(TenantAssigned{kProgram, "batch/night/shard-1", true});
-  EXPECT_EQ(tenant_of(kProgram), "batch");
-  std::filesystem::create_directories(tree_.root() + "/tenants/batch/night");
-  tree_.put("tenants/batch/night/procs", std::to_string(kProgram.pid) + "\n");
-  EXPECT_EQ(tree_.procs("batch"), (std::vector<pid_t>{kProgram.pid}));
+  for (const char* name : {"batch/night", "batch/night/shard-1"}) ASSERT_TRUE(tree_.create(name));
+  operator_writes("batch/night", "weight", "300");
+  tell(TenantAssigned{kProgram, "batch/night/shard-1", true});  // before their own notices
+  EXPECT_EQ(tenant_of(kProgram), "batch/night/shard-1");
+  EXPECT_EQ(settings("batch/night").weight, 300u);
+  const Tenant& shard = *tenants_.at(*tenants_.find("batch/night/shard-1"));
+  EXPECT_EQ(shard.above,
+            (std::vector<uint32_t>{*tenants_.find("batch/night"), *tenants_.find("batch")}));
   tell(TenantAssigned{kProgram, "default"});
   EXPECT_EQ(tenant_of(kProgram), "default");
+  tree_.put("tenants/batch/night/procs", std::to_string(kProgram.pid) + "\n");
   tell(SettingsChanged{"batch/night", SettingsChanged::What::kMembers});
-  EXPECT_EQ(tenant_of(kProgram), "batch");
-  EXPECT_FALSE(tenants_.find("batch/night"));
+  EXPECT_EQ(tenant_of(kProgram), "batch/night");
+  operator_writes("batch/night", "max", "40000 100000");
+  tell(SettingsChanged{"batch/night"});
+  EXPECT_TRUE(settings("batch/night").cap);
+  operator_writes("batch", "freeze", "1");
+  tell(SettingsChanged{"batch"});
+  EXPECT_TRUE(shard.is_frozen);
+}
+
+// Notices of several may come at once, and those of a whole tree in any order.
+TEST_F(KernelTenantsTest, ATreeComesAndGoesAtOnce) {
+  start(kTwoTenants);
+  const std::vector<std::string> names = {"a", "a/b", "a/b/c", "a-1", "a-1/x"};
+  for (const std::string& name : names) ASSERT_TRUE(tree_.create(name));
+  for (const std::string& name : names | std::views::reverse)
+    mirror_->on_notice({.what = SettingsChanged{name}});
+  EXPECT_TRUE(mirror_->follow(Time(1s)));
+  for (const std::string& name : names) EXPECT_TRUE(tenants_.find(name)) << name;
+  EXPECT_EQ(tenants_.at(*tenants_.find("a/b/c"))->above.size(), 2u);
+  for (const std::string& name : names | std::views::reverse) ASSERT_TRUE(tree_.remove(name));
+  for (const std::string& name : names) mirror_->on_notice({.what = SettingsChanged{name}});
+  EXPECT_TRUE(mirror_->follow(Time(2s)));
+  for (const std::string& name : names) EXPECT_FALSE(tenants_.find(name)) << name;
+}
+
+TEST_F(KernelTenantsTest, TheFileMayNameThoseBelowBeforeThoseAbove) {
+  start("[tenant.\"team/job\"]\nweight = 300\n[tenant.team]\nweight = 50\n");
+  EXPECT_EQ(tree_.get("team", "weight"), "50");
+  EXPECT_EQ(tree_.get("team/job", "weight"), "300");
+  EXPECT_EQ(settings("team").weight, 50u);
+  ASSERT_TRUE(mirror_->set("team/job/part", {}, /*create=*/true));
+  EXPECT_TRUE(tenants_.find("team/job/part"));
+  EXPECT_FALSE(mirror_->remove("team/job"));
+  EXPECT_TRUE(tenants_.find("team/job"));
+  EXPECT_TRUE(mirror_->remove("team/job/part"));
+  EXPECT_TRUE(mirror_->remove("team/job"));
+  EXPECT_FALSE(tenants_.find("team/job"));
 }
 
 TEST_F(KernelTenantsTest, FreezesAreThoseOfSysfs) {

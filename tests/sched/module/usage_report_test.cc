@@ -44,6 +44,38 @@ TEST_F(UsageReportTest, TellsWhatEachTenantUsed) {
   EXPECT_EQ(last("default")->share_permille, GPUSHARE_UNKNOWN);
 }
 
+TEST_F(UsageReportTest, OneAboveHasWhatThoseBelowUsed) {
+  rig_.start();
+  ASSERT_TRUE(rig_.tenants.set("team", std::vector<Setting>{{"max", "60%"}}, true));
+  rig_.add_busy("team/a", {{"weight", "100"}});
+  const sim::Program& b = rig_.add_busy("team/b", {{"weight", "300"}});
+  rig_.add_busy("lab", {});
+  rig_.run_for(1s);
+  publish();
+  rig_.run_for(2s);
+  publish();
+  const auto team = last("team"), below = last("team/b"), beside = last("team/a");
+  ASSERT_TRUE(team && below && beside);
+  EXPECT_EQ(team->gpu_time_us, below->gpu_time_us + beside->gpu_time_us);
+  EXPECT_EQ(team->by_gpu_us[0], below->by_gpu_us[0] + beside->by_gpu_us[0]);
+  EXPECT_NEAR(team->share_permille, 500, 30);
+  EXPECT_GT(team->some.total_us, 100'000u) << "somebody below waits";
+  // What one that is gone has used stays.
+  rig_.machine.model.close_client(b.client);
+  rig_.run_for(500ms);
+  publish();
+  const auto before = last("team");
+  ASSERT_TRUE(rig_.tenants.remove("team/b"));
+  rig_.run_for(100ms);
+  publish();
+  EXPECT_GE(last("team")->gpu_time_us, before->gpu_time_us);
+  EXPECT_GE(last("team")->by_gpu_us[0], before->by_gpu_us[0]);
+  EXPECT_LE(last("team")->gpu_time_us, before->gpu_time_us + 110'000);
+  rig_.run_for(1s);
+  publish();
+  EXPECT_LT(last("team")->gpu_time_us, before->gpu_time_us + 1'200'000) << "and is counted once";
+}
+
 TEST_F(UsageReportTest, TellsOfThrottling) {
   rig_.start();
   rig_.add_busy("a", {{"max", "20%"}});

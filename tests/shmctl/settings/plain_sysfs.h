@@ -29,6 +29,9 @@ class PlainSysfs final : public SysfsTree {
   Result<> create(std::string_view tenant) override {
     if (auto checked = SysfsTree::create(tenant); !checked) return checked;
     const std::string folder = "tenants/" + std::string(tenant);
+    if (const std::string_view above = name_above(tenant); !above.empty() && !has(above))
+      return make_error(std::errc::no_such_file_or_directory, "create tenant",
+                        "there is no tenant above it");
     if (!std::filesystem::create_directory(root() + "/" + folder)) return {};
     for (const Setting& setting : format_settings({}))
       put(folder + "/" + setting.key, setting.value + (setting.key == "max" ? " 100000\n" : "\n"));
@@ -42,6 +45,10 @@ class PlainSysfs final : public SysfsTree {
       return make_error(std::errc::operation_not_permitted, "remove tenant",
                         "'default' always exists and cannot be removed");
     if (auto checked = SysfsTree::remove(tenant); !checked) return checked;
+    const std::vector<std::string> all = tenants().value();
+    if (std::ranges::any_of(all, [&](const auto& one) { return name_above(one) == tenant; }))
+      return make_error(std::errc::device_or_resource_busy, "remove tenant",
+                        "there are tenants below it");
     std::filesystem::remove_all(root() + "/tenants/" + std::string(tenant));
     bump();
     return {};

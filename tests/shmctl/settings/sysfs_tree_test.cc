@@ -91,12 +91,25 @@ TEST(SysfsTree, WhatIsNotThereIsNamed) {
 
 TEST(SysfsTree, NamesThatAreNotAllowedNeverReachTheKernel) {
   PlainSysfs tree;
-  for (const char* name : {"", ".", "..", "-a", "a/b", "a\nb"}) {
+  for (const char* name : {"", ".", "..", "-a", "a//b", "a\nb"}) {
     const auto made = tree.create(name);
     ASSERT_FALSE(made) << name;
     EXPECT_EQ(made.error().code, std::errc::invalid_argument) << name;
   }
   EXPECT_EQ(tree.get("create"), "default\n") << "only the fixture's own was written";
+}
+
+TEST(SysfsTree, ListsTheWholeTree) {
+  PlainSysfs tree;
+  for (const char* name : {"team", "team/b", "team/b/deep", "team/a", "team-2"})
+    ASSERT_TRUE(tree.create(name)) << name;
+  EXPECT_EQ(tree.tenants().value(), (std::vector<std::string>{"default", "team", "team-2", "team/a",
+                                                              "team/b", "team/b/deep"}));
+  tree.put("tenants/team/procs", "12\n");
+  tree.put("tenants/team/a/procs", "345\n");
+  EXPECT_EQ(tree.procs("team").value(), (std::vector<pid_t>{12})) << "and not those below";
+  tree.put("tenants/team/b/weight", "300\n");
+  EXPECT_EQ(tree.read("team/b")->settings.weight, 300u);
 }
 
 TEST(SysfsTree, ReadsPids) {

@@ -201,11 +201,22 @@ TEST(TenantName, IsMadeOfPlainCharacters) {
                            "abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz0"}) {
     EXPECT_TRUE(check_tenant_name(name).has_value()) << name;
   }
-  for (const char* name : {"", ".", "..", ".a", "-a", "a b", "a/b", "a\n", "\u00e4", "a:b", "a%",
+  for (const char* name : {"", ".", "..", ".a", "-a", "a b", "a\n", "\u00e4", "a:b", "a%",
                            "abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz01"}) {
     EXPECT_FALSE(check_tenant_name(name).has_value()) << name;
   }
   EXPECT_FALSE(check_tenant_name(std::string_view("a\0b", 3)).has_value());
+}
+
+TEST(TenantName, MayBeAPath) {
+  for (const char* name : {"a/b", "a/b/c", "team-1/job.2/x_3/4"})
+    EXPECT_TRUE(check_tenant_name(name).has_value()) << name;
+  for (const char* name : {"/", "/a", "a/", "a//b", "a/b/c/d/e", "a/../b", "a/.b", "a/-b", "a b/c"})
+    EXPECT_FALSE(check_tenant_name(name).has_value()) << name;
+  EXPECT_TRUE(check_tenant_name(std::string(31, 'a') + "/" + std::string(31, 'b')));
+  EXPECT_FALSE(check_tenant_name(std::string(31, 'a') + "/" + std::string(32, 'b')));
+  EXPECT_EQ(name_above("a"), "");
+  EXPECT_EQ(name_above("a/b/cc"), "a/b");
 }
 
 TEST(Nearest, FindsSlipsAndNothingElse) {

@@ -49,6 +49,9 @@ TEST(DoctorLimits, WhatAUserSetsWithoutEffectIsNamed) {
             std::string::npos);
   input.status->snapshot.gpus.emplace_back().sharing = GpuSharing::kSpatial;
   EXPECT_EQ(lines(input, true), std::vector<std::string>());
+  EXPECT_EQ(without_effect(settings, check_limits(input), true, "team/job"),
+            std::vector<std::string>{
+                "sm_percent=50 does not bind: all below 'team' are in its part of the SMs"});
   EXPECT_EQ(lines(input, false),
             std::vector<std::string>{"sm_percent=50 does not bind: the program is started without "
                                      "the shim (gpushare run --shim)"});

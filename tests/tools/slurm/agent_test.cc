@@ -143,11 +143,11 @@ TEST(SlurmAgent, WaitsForNoAgentLongerThanItsLimit) {
   EXPECT_EQ(ask(std::string(300, 'a'), kNeverMs).outcome, GS_ABSENT);
 }
 
-std::vector<uint32_t> removed;
+std::vector<std::string> removed;
 int is_still_absent = 0;
-int take(uint32_t job) {
+int take(const char* tenant) {
   if (is_still_absent != 0) return -1;
-  removed.push_back(job);
+  removed.emplace_back(tenant);
   return 0;
 }
 
@@ -155,17 +155,17 @@ TEST(SlurmEnded, JobsAreNotedUntilAnAgentTookThem) {
   const TempDir folder;
   const std::string socket = folder.at("agent.sock");
   gs_take_ended(socket.c_str(), take);  // there is no list
-  ASSERT_EQ(gs_note_ended(socket.c_str(), 12), 0);
-  ASSERT_EQ(gs_note_ended(socket.c_str(), 7), 0);
+  ASSERT_EQ(gs_note_ended(socket.c_str(), "team/slurm-12"), 0);
+  ASSERT_EQ(gs_note_ended(socket.c_str(), "slurm-7"), 0);
   is_still_absent = 1;
   gs_take_ended(socket.c_str(), take);
   EXPECT_TRUE(removed.empty());
   is_still_absent = 0;
   gs_take_ended(socket.c_str(), take);
-  EXPECT_EQ(removed, (std::vector<uint32_t>{12, 7}));
+  EXPECT_EQ(removed, (std::vector<std::string>{"team/slurm-12", "slurm-7"}));
   gs_take_ended(socket.c_str(), take);
   EXPECT_EQ(removed.size(), 2U);
-  EXPECT_NE(gs_note_ended("/nowhere/agent.sock", 1), 0);
+  EXPECT_NE(gs_note_ended("/nowhere/agent.sock", "slurm-1"), 0);
 }
 
 }  // namespace

@@ -171,14 +171,14 @@ class Cluster:
         return json.loads(said.stdout) if said.returncode == 0 else {"tenants": [], "processes": []}
 
     def tenant(self, job):
-        return next((t for t in self.status()["tenants"] if t["name"] == "slurm-%s" % job), None)
+        return next((t for t in self.status()["tenants"] if is_of_job(t["name"], job)), None)
 
     def tenants(self):
-        return sorted(t["name"] for t in self.status()["tenants"] if t["name"].startswith("slurm-"))
+        return sorted(t["name"] for t in self.status()["tenants"] if is_of_job(t["name"]))
 
     def on_gpu(self, job):
         """The processes of a job's tenant that are on the GPU."""
-        return [p for p in self.status()["processes"] if p["tenant"] == "slurm-%s" % job]
+        return [p for p in self.status()["processes"] if is_of_job(p["tenant"], job)]
 
     def used(self, jobs):
         return [sum(gpu["gpu_time_ns"] for gpu in (self.tenant(job) or {"gpus": []})["gpus"]) for job in jobs]
@@ -243,6 +243,12 @@ class Cluster:
 
     def log(self):
         return self.text("slurmd.log")
+
+
+def is_of_job(tenant, job=""):
+    """Whether the tenant is that of a job, of any or of this one, wherever it is in the tree."""
+    own = tenant.rpartition("/")[2]
+    return own == "slurm-%s" % job if job else own.startswith("slurm-")
 
 
 def is_running(pid):

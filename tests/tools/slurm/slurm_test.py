@@ -147,11 +147,32 @@ def WithoutAnAgentJobsRun(cluster):
     until("the node is not drained", lambda: cluster.node_state() in ("mix", "idle"))
     # The job that ends meanwhile goes when there is an agent again, and somebody comes.
     cluster.cancel(job)
-    until("the job is noted", lambda: job in (WORK / "run/slurm-ended").read_text().split())
+    until("the job is noted", lambda: "slurm-" + job in (WORK / "run/slurm-ended").read_text().split())
     cluster.start_agent()
     expect("slurm-" + job in cluster.tenants(), "the tenant went with the agent: the test shows nothing")
     expect(cluster.srun("--gres=shard:2", "true").returncode == 0, "a job does not run")
     until("the tenants are gone", lambda: not cluster.tenants())
+    cluster.use_plugin()
+
+
+def JobsAreBelowTheTenantOfTheirUser(cluster):
+    """Where there is one: its weight is divided among the user's jobs by their shards."""
+    cluster.use_plugin("below=%u")
+    expect(cluster.gpushare("set", "--create", "alice", "weight=30").returncode == 0, "there is no tenant")
+    jobs = [cluster.begin_busy("--gres=shard:%d" % shards, user=user) for shards, user in ((1, "alice"), (3, "alice"), (1, "bob"))]
+    expect(cluster.tenants() == sorted(["alice/slurm-" + jobs[0], "alice/slurm-" + jobs[1], "slurm-" + jobs[2]]), cluster.tenants())
+    cluster.await_shares(jobs, [18.75, 56.25, 25])
+    expect_gone(cluster, *jobs)
+    # One that ends while no agent runs goes from there, too.
+    job = cluster.begin_busy("--gres=shard:2", user="alice")
+    cluster.stop_agent()
+    cluster.cancel(job)
+    until("the job is noted", lambda: "alice/slurm-" + job in (WORK / "run/slurm-ended").read_text().split())
+    cluster.start_agent()
+    expect("alice/slurm-" + job in cluster.tenants(), "the tenant went with the agent: the test shows nothing")
+    expect(cluster.srun("--gres=shard:2", "true").returncode == 0, "a job does not run")
+    until("the tenants are gone", lambda: not cluster.tenants())
+    expect(cluster.gpushare("remove", "alice").returncode == 0, "something is below it")
     cluster.use_plugin()
 
 
@@ -171,7 +192,7 @@ def AStoppedAgentHoldsUpNoJob(cluster):
 
 TESTS = [TwoJobsHaveTheirShards, OrdinaryUsersHaveTheirShards, AllThatAJobStartsIsInItsTenant, EachElementOfAnArrayIsAJob,
          OptionsReachTheTenant, WrongOptionsAreRefused, NobodyHasMoreThanTheNodeAllows, WithoutAnAgentJobsRun,
-         AStoppedAgentHoldsUpNoJob]
+         JobsAreBelowTheTenantOfTheirUser, AStoppedAgentHoldsUpNoJob]
 
 
 def run(build, wanted):

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <optional>
 #include <string>
 #include <vector>
@@ -132,6 +133,39 @@ TEST(SlurmWish, SettingsThatDoNotFitAreNotCut) {
   ASSERT_GT(length, 0);
   EXPECT_EQ(gs_settings_json(&wish, text, static_cast<size_t>(length)), -1);
   EXPECT_EQ(gs_settings_json(&wish, text, static_cast<size_t>(length) + 1), length);
+}
+
+TEST(SlurmTenant, IsBelowWhatTheAdministratorSays) {
+  const auto name_of = [](const char* below, const char* user) {
+    gs_admin admin{};
+    std::strncpy(admin.below, below, sizeof admin.below - 1);
+    char name[GS_TENANT_SIZE];
+    const int result = gs_tenant_name(&admin, user, 4711, name);
+    EXPECT_EQ(result == 0, std::strchr(name, '/') != nullptr);
+    EXPECT_EQ(gs_job_of_tenant(name), 4711u);
+    return std::string(name);
+  };
+  EXPECT_EQ(name_of("", "anna"), "slurm-4711");
+  EXPECT_EQ(name_of("team", "anna"), "team/slurm-4711");
+  EXPECT_EQ(name_of("%u", "anna"), "anna/slurm-4711");
+  EXPECT_EQ(name_of("team/u-%u", "anna"), "team/u-anna/slurm-4711");
+  EXPECT_EQ(name_of("%u", ""), "slurm-4711");
+  const std::string longest(63, 'x');
+  EXPECT_EQ(name_of(longest.c_str(), "anna"), "slurm-4711");
+  EXPECT_EQ(name_of("%u%u%u", longest.c_str()), "slurm-4711");
+  EXPECT_EQ(name_of("%u", longest.substr(11).c_str()), longest.substr(11) + "/slurm-4711");
+  EXPECT_EQ(gs_job_of_tenant("team"), 0u);
+}
+
+TEST(SlurmTenant, WrongNamesInPlugstackAreRefused) {
+  for (const std::string& word : {std::string("below="), "below=" + std::string(64, 'x')}) {
+    gs_admin admin{};
+    char why[GS_WHY_SIZE] = "";
+    std::string copy = word;
+    char* words[] = {copy.data()};
+    EXPECT_NE(gs_parse_admin(&admin, 1, words, why), 0);
+    EXPECT_NE(std::string(why).find("below: "), std::string::npos) << why;
+  }
 }
 
 }  // namespace

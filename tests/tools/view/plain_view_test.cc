@@ -37,6 +37,33 @@ TEST(TenantLines, WhatHasNoEffectIsMarkedAndExplained) {
   EXPECT_FALSE(marked.contains("no policy")) << "nobody sets it";
 }
 
+TEST(TenantLines, OneAboveOthersIsShownWithWhatTheyHave) {
+  Status status = status_with_limits();
+  auto& tenants = status.snapshot.tenants;
+  tenants.resize(1);
+  uint32_t slot = 5;
+  for (const char* name : {"team/b", "team-2", "team", "team/a"}) {
+    auto& tenant = tenants.emplace_back(slot++, TenantRecord{}).record;
+    std::strncpy(tenant.name, name, sizeof tenant.name - 1);
+    tenant.process_count = slot;
+    for (TenantGpuUse& use : tenant.gpu) use.share_permille = kUnknown32;
+    if (tenant.name != std::string_view("team")) tenant.gpu[0].share_permille = 100 * slot;
+  }
+  const std::string text = text_of(tenant_lines(status, {.width = 200}));
+  std::vector<std::string> names;
+  for (const char* name : {"\nteam ", "\nteam/a ", "\nteam/b ", "\nteam-2 "}) {
+    ASSERT_TRUE(text.contains(name)) << name << text;
+    names.push_back(text.substr(text.find(name), 160));
+  }
+  EXPECT_TRUE(text.find("\nteam ") < text.find("\nteam/a ") &&
+              text.find("\nteam/a ") < text.find("\nteam/b ") &&
+              text.find("\nteam/b ") < text.find("\nteam-2 "))
+      << text;
+  EXPECT_TRUE(names[0].contains(" 150.0% ")) << text;  // 60 and 90
+  EXPECT_TRUE(names[0].contains(" 23 ")) << text;      // 8, 6 and 9
+  EXPECT_TRUE(names[1].contains(" 90.0% ")) << text;
+}
+
 TEST(TenantLines, TurnsAreShownWhereThereAreAny) {
   const Screen screen{.width = 200};
   Status status = status_with_limits();
