@@ -186,8 +186,8 @@ class Handler {
   void thaw() { set_frozen(false); }
   void set_frozen(bool is_frozen) {
     if (request_.contains("tenant")) {
+      if (!is_frozen) refuse_where_it_stays_frozen(string("tenant"));
       value_or_refuse(scope_.control.set_frozen(string("tenant"), is_frozen));
-      if (!is_frozen) refuse_where_still_frozen(string("tenant"));
     } else if (request_.contains("pid")) {
       const ProcessId process = living(pid());
       value_or_refuse(scope_.tenants.set_frozen(process, is_frozen));
@@ -197,10 +197,10 @@ class Handler {
     }
     answer_.has_changed = true;
   }
-  void refuse_where_still_frozen(const std::string& name) const {
+  void refuse_where_it_stays_frozen(const std::string& name) const {
     const auto slot = scope_.tenants.find(name);
     const Tenant* const above = slot ? scope_.tenants.frozen_with(*slot) : nullptr;
-    if (above == nullptr) return;
+    if (above == nullptr || above->name == name) return;
     throw Refusal{"failed",
                   fmt::format("'{}' is frozen with '{}' above it: thaw that one (gpushare thaw {})",
                               name, above->name, above->name),

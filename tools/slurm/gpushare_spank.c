@@ -271,8 +271,8 @@ int slurm_spank_task_init_privileged(spank_t spank, int count, char *words[])
 		slurm_spank_log("gpushare: %s", complaint);
 	if (!has_joined || spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS)
 		return 0;
-	snprintf(request, sizeof(request),
-		 "{\"op\":\"attach\",\"pid\":%d,\"tenant\":\"%s\"}", (int)getpid(), joined);
+	snprintf(request, sizeof(request), "{\"op\":\"attach\",\"pid\":%d,\"tenant\":\"%s\"}",
+		 (int)getpid(), joined);
 	if (gs_ask(admin.socket, request, LIMIT_MS, answer) == GS_DONE)
 		return 0;
 	slurm_error("gpushare: job %" PRIu32 ": a task may have no share: %.180s", job, answer);

@@ -208,7 +208,8 @@ static int parse_word(struct gs_admin *admin, const char *word, char *why)
 	}
 	if (!strcmp(name, "below")) {
 		if (!*text || strlen(text) >= sizeof(admin->below))
-			return not_allowed(why, name, text, "a tenant's name, in which %u is the user's");
+			return not_allowed(why, name, text,
+					   "a tenant's name, in which %u is the user's");
 		strcpy(admin->below, text);
 		return 0;
 	}

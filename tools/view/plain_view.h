@@ -20,8 +20,8 @@ struct IdleSetting {
   std::string key;
   std::string why;
 };
-// A table of the tenants. What one of them sets of `idle` is marked, and explained below it. One that
-// has others below it in the tree is shown with all that these have and use.
+// A table of the tenants. What one of them sets of `idle` is marked, and explained below it. One
+// that has others below it in the tree is shown with all that these have and use.
 std::vector<std::string> tenant_lines(const Status& status, const Screen& screen,
                                       const std::vector<IdleSetting>& idle = {});
 

@@ -46,6 +46,43 @@ test_TenantsMadeInSysfsShareByTheirWeights() {
   echo heavy >$tree/remove
 }
 
+# What one above has is divided among those below, its cap binds them together, and its files have what they used.
+test_TenantsBelowOthersShareWhatTheseHave() {
+  local light heavy beside used
+  agent_up
+  busy_client && light=$started
+  busy_client && heavy=$started
+  busy_client && beside=$started
+  echo team >$tree/create
+  echo light >$tree/tenants/team/create
+  echo team/heavy >$tree/create
+  echo 300 >$tree/tenants/team/heavy/weight
+  echo 200 >$tree/tenants/team/weight
+  echo "$light" >$tree/tenants/team/light/procs
+  echo "$heavy" >$tree/tenants/team/heavy/procs
+  tenant beside "$beside"
+  wait_for 5 holds slices_between 24 36 "$light" "$heavy"
+  wait_for 10 holds attribute_between team/light share_permille 125 210
+  wait_for 10 holds attribute_between team/heavy share_permille 440 560
+  wait_for 10 holds attribute_between team share_permille 610 730
+  equal 300 "$(tenant_value team/heavy weight)" "weight in gpushare status"
+  used=$(($(attribute team/light gpu_time_us) + $(attribute team/heavy gpu_time_us)))
+  attribute_between team gpu_time_us $((used - used / 10)) $((used + 500000))
+  echo "20000 100000" >$tree/tenants/team/max
+  wait_for 10 holds attribute_between team share_permille 150 250
+  wait_for 10 holds attribute_between beside share_permille 700 850
+  echo max >$tree/tenants/team/max
+  echo 1 >$tree/tenants/team/freeze
+  wait_for 10 holds attribute_between beside share_permille 950 1000
+  ! gpushare thaw team/light 2>/tmp/why || fail "it is frozen with team"
+  grep -q "gpushare thaw team" /tmp/why || fail "$(cat /tmp/why)"
+  gpushare thaw team
+  wait_for 10 holds attribute_between team share_permille 610 730
+  # shellcheck disable=SC2046 # words
+  end $(cat /tmp/pids)
+  for name in team/light team/heavy team beside; do wait_for 5 sh -c "echo $name >$tree/remove"; done
+}
+
 test_GpushareSetWritesSysfs() {
   agent_up
   gpushare set --create lab weight=7 max=30% memory_max=64M priority=high

@@ -359,6 +359,21 @@ TEST_F(ControlHandlerTest, RunOfACallerThatIsGoneFails) {
   EXPECT_EQ(ask(R"({"op":"run"})")["ok"], false);
 }
 
+TEST_F(ControlHandlerTest, WhatIsFrozenWithATenantAboveIsThawedWithIt) {
+  for (const char* name : {"team", "team/job"})
+    ASSERT_EQ(ask(R"({"op":"set","create":true,"tenant":")" + std::string(name) + R"("})")["ok"],
+              true);
+  for (const char* name : {"team", "team/job"})
+    ASSERT_EQ(ask(R"({"op":"freeze","tenant":")" + std::string(name) + R"("})")["ok"], true);
+  const Json refused = ask(R"({"op":"thaw","tenant":"team/job"})");
+  EXPECT_EQ(refused["ok"], false);
+  EXPECT_NE(refused["error"].get<std::string>().find("gpushare thaw team)"), std::string::npos);
+  EXPECT_EQ(ask(R"({"op":"thaw","tenant":"team"})")["ok"], true);
+  EXPECT_EQ(ask(R"({"op":"thaw","tenant":"team/job"})")["ok"], true);
+  EXPECT_EQ(ask(R"({"op":"set","create":true,"tenant":"nobody/job"})")["ok"], false);
+  EXPECT_EQ(ask(R"({"op":"remove","tenant":"team"})")["ok"], false);
+}
+
 TEST_F(ControlHandlerTest, FreezesATenantOrAProcess) {
   rig_.start();
   rig_.add_busy("a", {});

@@ -50,6 +50,13 @@ struct Acknowledged {
     frozen.erase(pid);
     drop_the_finished();
   }
+  // Whether a process in this tenant stands: itself, with its tenant, or with one above that.
+  bool stands(pid_t pid, std::string_view tenant) const {
+    bool is_so = frozen.contains(pid);
+    for (; !tenant.empty(); tenant = name_above(tenant))
+      is_so |= tenants.at(std::string(tenant)).is_frozen;
+    return is_so;
+  }
   void drop_the_finished() {
     std::erase_if(tenants, [&](const auto& entry) {
       return entry.second.is_transient && std::ranges::none_of(attached, [&](const auto& process) {

@@ -193,7 +193,7 @@ class RealTimeStorm : public ::testing::Test {
       EXPECT_FALSE(program->has_ended()) << program->output();
       if (program == programs_[4]) continue;  // on no GPU
       const std::string wanted = told_.attached.at(pid);
-      const bool is_frozen = told_.frozen.contains(pid) || told_.tenants.at(wanted).is_frozen;
+      const bool is_frozen = told_.stands(pid, wanted);
       EXPECT_TRUE(eventually(
           [&] {
             const PlaneSnapshot all = rig_.snapshot();

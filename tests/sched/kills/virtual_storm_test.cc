@@ -35,7 +35,8 @@ using Json = nlohmann::json;
 
 constexpr pid_t kShell = 50;  // and the two after it: attached, and never on a GPU
 constexpr int kShells = 3, kPrograms = 5;
-constexpr std::array<const char*, 4> kTenants{"lab", "batch", "web", "default"};
+constexpr std::array<const char*, 7> kTenants{"lab",     "batch",     "web",          "default",
+                                              "web/day", "lab/night", "lab/night/one"};
 constexpr std::string_view kWebOnly = "[tenant.web]\nweight = 70\n";
 // Some of the agents let the programs take turns, so that they die while most are held.
 constexpr std::string_view kTurns =
@@ -255,7 +256,7 @@ class VirtualStorm : public ::testing::Test {
       const ProcessRecord record = record_of(agent, pid);
       EXPECT_EQ(record.pid, pid) << "it is not known, seed " << seed_;
       EXPECT_STREQ(agent.tenants.at(record.tenant)->name.c_str(), wanted.c_str());
-      const bool is_frozen = told_.frozen.contains(pid) || told_.tenants[wanted].is_frozen;
+      const bool is_frozen = told_.stands(pid, wanted);
       EXPECT_EQ(record.state == ProcessState::kFrozenUser, is_frozen)
           << "process " << pid << " in " << wanted << ", seed " << seed_;
     }

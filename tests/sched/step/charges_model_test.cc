@@ -48,6 +48,7 @@ enum class Kind {
   kCalm,
   kIdle,         // some programs do nothing
   kTenants,      // they come and go
+  kTree,         // some are below others, whose caps hold for them too
   kEventsLost,   // of the drivers' calls of programs
   kRestarts,     // of the agent, killed or asked to stop
   kUnreadable,   // the log, now and then
@@ -69,6 +70,8 @@ class ChargesModel : public ::testing::TestWithParam<ChargesCase> {
     parts_.make_line = test::late_lines(delay_);
     truths_["default"] = {};
     for (const char* name : {"a", "b", "c"}) make(name);
+    if (GetParam().kind == Kind::kTree)
+      for (const char* name : {"a/x", "a/x/y", "b/z"}) make(name);
   }
   ~ChargesModel() override { parts_.kill(); }
 
@@ -101,6 +104,7 @@ class ChargesModel : public ::testing::TestWithParam<ChargesCase> {
   // --- the truth
   struct Use {
     Nanos done{};          // by its programs
+    Nanos with_below{};    // and by those of tenants below it
     Nanos less{}, more{};  // by so much the charge may differ
     Nanos tokens{};        // of the cap's bucket, if it were charged at once
   };
@@ -110,16 +114,26 @@ class ChargesModel : public ::testing::TestWithParam<ChargesCase> {
     bool was_capped = false;
   };
 
+  // The tenant and those above it.
+  std::vector<Truth*> line(std::string_view tenant) {
+    std::vector<Truth*> all;
+    for (; !tenant.empty(); tenant = name_above(tenant))
+      all.push_back(&truths_.at(std::string(tenant)));
+    return all;
+  }
   void note(Program& program) {
-    Truth& truth = truths_.at(program.tenant);
+    const std::vector<Truth*> truths = line(program.tenant);
     for (Program::Work& work : program.works) {
       if (work.is_over) continue;
       work.is_over = ended_.contains(work.sequence);
       const Nanos executed =
           work.is_over ? work.amount
                        : Nanos(machine_.model.progress(program.client, work.sequence).executed_ns);
-      truth.use[work.gpu].done += executed - work.executed;
-      truth.use[work.gpu].tokens -= executed - work.executed;
+      truths.front()->use[work.gpu].done += executed - work.executed;
+      for (Truth* const truth : truths) {
+        truth->use[work.gpu].with_below += executed - work.executed;
+        truth->use[work.gpu].tokens -= executed - work.executed;
+      }
       work.executed = executed;
       // What has nothing to do would be resident all the same, for as long as it is alone.
       if (work.is_over) (void)machine_.model.destroy_context(program.client, work.context);
@@ -162,15 +176,19 @@ class ChargesModel : public ::testing::TestWithParam<ChargesCase> {
   // are frozen, and what is not charged of those that are alone.
   void expect_capped() {
     const Kind kind = GetParam().kind;
-    if (kind != Kind::kCalm && kind != Kind::kIdle && kind != Kind::kTenants) return;
+    if (kind != Kind::kCalm && kind != Kind::kIdle && kind != Kind::kTenants && kind != Kind::kTree)
+      return;
     for (const auto& [name, truth] : truths_)
       for (uint32_t gpu = 0; gpu < kGpus && truth.cap; ++gpu)
-        EXPECT_GE(truth.use[gpu].tokens, -kUntilFrozen - sampling(truth, gpu))
+        EXPECT_GE(truth.use[gpu].tokens, -kUntilFrozen - sampling(name, gpu))
             << "tenant " << name << ", GPU " << gpu;
   }
   // One that is alone and frozen now and then is known by samples.
-  static Nanos sampling(const Truth& truth, uint32_t gpu) {
-    return truth.was_capped ? truth.use[gpu].done / 20 + 60ms : Nanos{};
+  Nanos sampling(const std::string& tenant, uint32_t gpu) {
+    const std::vector<Truth*> truths = line(tenant);
+    return std::ranges::any_of(truths, [](const Truth* one) { return one->was_capped; })
+               ? truths.front()->use[gpu].with_below / 20 + 60ms
+               : Nanos{};
   }
   void differ(const std::string& tenant, Nanos by) {
     for (Use& use : truths_.at(tenant).use) {
@@ -296,6 +314,7 @@ class ChargesModel : public ::testing::TestWithParam<ChargesCase> {
   void act_badly() {
     switch (GetParam().kind) {
       case Kind::kCalm:
+      case Kind::kTree:
         return;
       case Kind::kIdle:
         return begin_idle(any_tenant());
@@ -392,7 +411,7 @@ class ChargesModel : public ::testing::TestWithParam<ChargesCase> {
             0.01 * done + std::chrono::duration<double>(freezes(name) * kOfFreeze).count();
         const double s = std::chrono::duration<double>(is).count();
         EXPECT_GE(
-            s, done - rate - std::chrono::duration<double>(sampling(truth, gpu) + use.less).count())
+            s, done - rate - std::chrono::duration<double>(sampling(name, gpu) + use.less).count())
             << "tenant " << name << ", GPU " << gpu << ", after " << after;
         EXPECT_LE(s, done + rate + std::chrono::duration<double>(use.more).count())
             << "tenant " << name << ", GPU " << gpu << ", after " << after;
