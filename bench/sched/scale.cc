@@ -81,8 +81,9 @@ class Steps {
 
 class Scale {
  public:
-  Scale(const SlowGpu::Shape& shape, uint32_t tenants, DriverCalls calls)
-      : gpu_(shape),
+  Scale(const SlowGpu::Shape& shape, uint32_t tenants, DriverCalls calls, bool is_tree)
+      : is_tree_(is_tree),
+        gpu_(shape),
         shape_(shape),
         calls_(calls),
         plane_(ControlPlane::create("/gpushare-scale-" + std::to_string(::getpid())).value()) {
@@ -92,11 +93,12 @@ class Scale {
       const uint32_t place = i % shape.programs;
       const uint32_t weight = place == 0 ? 100 : place == 1 ? 140 : 200 + place;
       const std::vector<Setting> settings{{"weight", std::to_string(weight)}};
-      (void)tenants_.set("t" + std::to_string(i), settings, true).value();
+      if (is_tree_) (void)tenants_.set(name_above(name_of(i)), {}, true).value();
+      (void)tenants_.set(name_of(i), settings, true).value();
     }
     for (uint32_t i = 0; i < gpu_.count(); ++i) {
       processes_.add(gpu_.process(i), "program");
-      (void)tenants_.attach(gpu_.process(i), "t" + std::to_string(i % tenants)).value();
+      (void)tenants_.attach(gpu_.process(i), name_of(i % tenants)).value();
     }
   }
   ~Scale() {
@@ -202,6 +204,11 @@ class Scale {
   }
 
  private:
+  // In a tree ten tenants are below each of the others.
+  std::string name_of(uint32_t tenant) const {
+    const std::string own = "t" + std::to_string(tenant);
+    return is_tree_ ? "g" + std::to_string(tenant / 10) + "/" + own : own;
+  }
   void begin() {
     gpu_.mark();
     scheduler_ = std::make_unique<Scheduler>(Surroundings{.gpu = gpu_,
@@ -256,6 +263,7 @@ class Scale {
   }
 
   const MonotonicClock clock_;
+  const bool is_tree_;
   SlowGpu gpu_;
   const SlowGpu::Shape shape_;
   const DriverCalls calls_;
@@ -268,8 +276,9 @@ class Scale {
   bool wake_ = false;
 };
 
-Json run_whole(const SlowGpu::Shape& shape, uint32_t tenants, DriverCalls calls, Nanos steady) {
-  Scale scale(shape, tenants, calls);
+Json run_whole(const SlowGpu::Shape& shape, uint32_t tenants, DriverCalls calls, Nanos steady,
+               bool is_tree) {
+  Scale scale(shape, tenants, calls, is_tree);
   Json json;
   const auto add = [&](const char* name, Json part) {
     std::printf("%-8s %s\n", name, part.dump().c_str());
@@ -292,7 +301,7 @@ Json run_growth(SlowGpu::Shape shape, DriverCalls calls) {
   for (const auto& [programs, tenants] :
        {std::pair(8U, 64U), {16U, 64U}, {32U, 64U}, {64U, 64U}, {128U, 128U}, {64U, 1000U}}) {
     shape.programs = programs;
-    Scale scale(shape, tenants, calls);
+    Scale scale(shape, tenants, calls, /*is_tree=*/false);
     scale.start();
     scale.steady(1s);
     Json row{{"programs", programs}, {"tenants", tenants}};
@@ -310,6 +319,10 @@ ExitCode run(const Invocation& in) {
                        .is_one_lock = in.has("one-lock")};
   shape.times.attach = Micros(in.whole("attach-us"));
   const auto tenants = static_cast<uint32_t>(in.whole("tenants"));
+  if (in.has("tree") && tenants > 900) {
+    std::fprintf(stderr, "scale: with --tree there is room for 900 tenants: --tenants 900\n");
+    return kExitUsage;
+  }
   const DriverCalls calls = in.has("in-step") ? DriverCalls::kInStep : DriverCalls::kOnThreads;
   Json result = run_without_gpu(kCommit, "");
   std::string command = "build/bin/bench/scale";
@@ -319,11 +332,12 @@ ExitCode run(const Invocation& in) {
   result["gpus"] = shape.gpus;
   result["programs_per_gpu"] = shape.programs;
   result["tenants"] = tenants;
+  result["tree"] = in.has("tree");
   result["attach_us"] = shape.times.attach.count();
   result["one_lock"] = shape.is_one_lock;
   result["cores"] = std::thread::hardware_concurrency();
   if (in.has("note")) result["note"] = in.text("note");
-  result.update(run_whole(shape, tenants, calls, in.seconds("seconds")));
+  result.update(run_whole(shape, tenants, calls, in.seconds("seconds"), in.has("tree")));
   if (in.has("growth")) result["growth"] = run_growth(shape, calls);
   if (!in.has("out")) return kExitOk;
   if (const Result<> added = append_run(in.text("out"), result.dump()); !added) {
@@ -350,6 +364,9 @@ int main(int argc, char** argv) {
                   number_option("seconds", "S", "How long to measure steps while nothing changes",
                                 {0.1, 3600}, "3"),
                   {.name = "one-lock", .help = "The driver lets one caller in at a time, of all"},
+                  {.name = "tree",
+                   .help = "They are below others, of which there is one for ten, and which count "
+                           "besides: 900 are the most"},
                   {.name = "in-step", .help = "A step makes its driver calls itself"},
                   {.name = "growth", .help = "Also measure a step by the number of programs"},
                   {"note", 0, "TEXT", "What is special about this run"},
