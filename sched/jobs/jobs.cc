@@ -23,7 +23,7 @@ void forget_step(Job& job) {
 
 bool teaches(const Job& ended) {
   return ended.is_whole && ended.status.value_or(0) == 0 &&
-         service_on_each(ended) >= Jobs::kLeastLesson;
+         worked_on_each(ended) >= Jobs::kLeastLesson;
 }
 
 Nanos service_on_each(const Job& job) {
@@ -31,7 +31,12 @@ Nanos service_on_each(const Job& job) {
 }
 
 Nanos start_on_each(const Job& job) {
-  return job.start.value_or(Nanos{}) / static_cast<int64_t>(std::max(job.most_gpus, 1U));
+  const Nanos had = job.start.value_or(Nanos{}) / static_cast<int64_t>(std::max(job.most_gpus, 1U));
+  return std::clamp(had, Nanos{}, Jobs::kLongestStart);
+}
+
+Nanos worked_on_each(const Job& job) {
+  return std::max(service_on_each(job) - start_on_each(job), Nanos{});
 }
 
 void Jobs::begin() {

@@ -30,7 +30,7 @@ void KernelTenants::hand_over(const TenantsConfig& config) {
     const Tenant& tenant = *tenants_.at(slot);
     const bool is_there = tree_.has(tenant.name);
     if (written.contains(tenant.name) || (!is_there && !tenant.is_kept)) continue;
-    Result<> done = is_there ? Result<>() : tree_.create(tenant.name);
+    Result<> done = is_there ? Result<>() : make_line(tenant.name);
     if (done) done = tree_.write(tenant.name, tenant.at_run_time);
     if (done && tenant.is_frozen_by_user) done = tree_.write_freeze(tenant.name, true);
     log_failure(done, tenant.name);
@@ -42,6 +42,13 @@ void KernelTenants::hand_over(const TenantsConfig& config) {
     if (!attached && attached.error().code != std::errc::no_such_process)
       log_warning("process {}: {}", process.pid, attached.error().message());
   }
+}
+
+// Makes the tenant in sysfs, and those above it that are not there: the file may name them no more.
+Result<> KernelTenants::make_line(std::string_view tenant) {
+  if (tenant.empty() || tree_.has(tenant)) return {};
+  if (auto made = make_line(name_above(tenant)); !made) return made;
+  return tree_.create(tenant);
 }
 
 void KernelTenants::start(const TenantsConfig& config) {
@@ -293,8 +300,21 @@ Result<> KernelTenants::set(std::string_view tenant, std::span<const Setting> se
   return {};
 }
 
+// The kernel removes one below another only while it is empty: its processes go into that one,
+// which binds them as it did.
+Result<> KernelTenants::remove_from_sysfs(const std::string& tenant) {
+  const std::string above(name_above(tenant));
+  const auto pids =
+      above.empty() ? std::vector<pid_t>() : tree_.procs(tenant).value_or(std::vector<pid_t>());
+  for (const pid_t pid : pids)
+    if (auto moved = tree_.attach(pid, above);
+        !moved && moved.error().code != std::errc::no_such_process)
+      return moved;
+  return tree_.remove(tenant);
+}
+
 Result<> KernelTenants::remove(std::string_view tenant) {
-  if (auto removed = tree_.remove(tenant); !removed) return removed;
+  if (auto removed = remove_from_sysfs(std::string(tenant)); !removed) return removed;
   mirror(std::string(tenant));
   return {};
 }
@@ -338,7 +358,7 @@ Result<> KernelTenants::forget(const TenantsConfig& config) {
     TenantSettings settings;
     if (is_in_file) (void)apply_settings(settings, written->settings);  // the file was checked
     const bool stays = is_in_file || name == kDefaultTenantName;
-    Result<> done = stays ? tree_.write(name, format_settings(settings)) : tree_.remove(name);
+    Result<> done = stays ? tree_.write(name, format_settings(settings)) : remove_from_sysfs(name);
     if (done && stays) done = tree_.write_freeze(name, false);
     mirror(name);
     if (all && !done) all = done;

@@ -66,7 +66,7 @@ std::vector<kmod::TenantUsage> usages_of(const State& state) {
   for (const auto& [key, member] : state.members) {
     const auto& [process, gpu] = key;
     const double share = state.accounting[gpu].share(process.pid);
-    if (share < 0) continue;
+    if (share < 0 || state.tenants.at(member.tenant) == nullptr) continue;  // it is gone since
     state.tenants.for_line(member.tenant,
                            [&](uint32_t slot, const Tenant&) { shares[slot] += share; });
   }
@@ -96,6 +96,7 @@ std::vector<kmod::TenantUsage> usages_of(const State& state) {
 void UsageReport::start_over(const State& state) {
   before_.clear();
   published_.clear();
+  slots_.clear();
   waits_.clear();
   used_.clear();
   looked_at_ = {};
@@ -139,6 +140,7 @@ void UsageReport::look(Time now, const State& state) {
                     .is_at_once = spatial_.contains(gpu),
                     .wants_gpu = state.accounting[gpu].wants_gpu(process.pid, now),
                     .used = total - before->second};
+    if (state.tenants.at(member.tenant) == nullptr) continue;  // it is gone since
     state.tenants.for_line(member.tenant,
                            [&](uint32_t slot, const Tenant&) { turns[slot].push_back(turn); });
   }
@@ -191,16 +193,23 @@ void UsageReport::put_waits(kmod::TenantUsage& usage) const {
 // above it. Of a part of the tree that is gone only the highest is looked at, which has all below
 // it.
 void UsageReport::keep_what_is_gone(const State& state) {
+  const auto is_there = [&](std::string_view name) {
+    const auto slot = slots_.find(name);
+    return slot == slots_.end() ? state.tenants.find(name).has_value()
+                                : state.tenants.find(name) == slot->second;
+  };
   for (const auto& [name, usage] : published_) {
-    if (state.tenants.find(name)) continue;
     std::string_view above = name_above(name);
-    if (!state.tenants.find(above)) continue;
+    if (is_there(name) || !is_there(above)) continue;
     kmod::TenantUsage gone = usage;
     gone.periods = gone.throttled_periods = 0;  // those of a cap are its own
     gone.some = gone.full = {};                 // waits are looked at with those below
     for (; !above.empty(); above = name_above(above)) add(before_[std::string(above)], gone);
   }
-  std::erase_if(before_, [&](const auto& item) { return !state.tenants.find(item.first); });
+  std::erase_if(published_, [&](const auto& item) { return !is_there(item.first); });
+  std::erase_if(before_, [&](const auto& item) { return !is_there(item.first); });
+  slots_.clear();
+  for (const uint32_t slot : state.tenants.slots()) slots_[state.tenants.at(slot)->name] = slot;
 }
 
 void UsageReport::publish(Time now, const State& state) {

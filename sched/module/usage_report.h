@@ -62,9 +62,10 @@ class UsageReport {
   // used by tenants below them that are gone.
   std::map<std::string, kmod::TenantUsage> before_;
   std::map<std::string, kmod::TenantUsage> published_;
-  std::map<std::string, Waits> waits_;      // by tenant
-  std::map<MemberKey, Nanos> used_;         // as it was at the last look
-  std::set<uint32_t> spatial_;              // GPUs on which programs run at once
+  std::map<std::string, uint32_t, std::less<>> slots_;  // of the tenants at the last publish()
+  std::map<std::string, Waits> waits_;                  // by tenant
+  std::map<MemberKey, Nanos> used_;                     // as it was at the last look
+  std::set<uint32_t> spatial_;                          // GPUs on which programs run at once
   std::map<uint32_t, uint32_t> instances_;  // RM's, by index, of the GPUs that were described
   Time next_{}, looked_at_{};
   bool has_failed_ = false;

@@ -7,11 +7,10 @@ namespace gpushare {
 namespace {
 
 constexpr int kTolerance = 10;  // a tenth of the length
-// A program's start takes some GPU time as well, which people do not count: 60 ms in the median of
-// 100 programs that started on an H200 together, 1.9 s at most (bench/results/trace.jsonl).
-constexpr Nanos kStart = std::chrono::seconds(2);
-// Whose length was learnt had its start counted then, too; no two starts are alike.
-constexpr Nanos kStartsDiffer = std::chrono::milliseconds(100);
+// By so much at least a job passes its length before that counts as false. Who says a length does
+// not count what a program's start takes, which may go on in the first turn.
+constexpr Nanos kOfAWord = std::chrono::seconds(2);
+constexpr Nanos kOfALesson = std::chrono::milliseconds(100);
 
 Nanos product(uint64_t count, Nanos each) {
   Nanos::rep all = 0;
@@ -24,11 +23,11 @@ Nanos product(uint64_t count, Nanos each) {
 Left rest(Nanos length, Nanos service, Nanos start, LeftSource source) {
   service = std::max(service, Nanos{});
   length = std::max(length, Nanos{});
+  const Nanos worked = service - std::clamp(start, Nanos{}, service);
   const bool is_said = source == LeftSource::kSaid;
-  if (service - length >= std::max(length / kTolerance, is_said ? kStart : kStartsDiffer))
-    return {};
-  if (is_said) service -= std::clamp(start, Nanos{}, std::min(kStart, service));
-  return {std::max(length - service, Nanos{}), source};
+  const Nanos passed = (is_said ? service : worked) - length;
+  if (passed >= std::max(length / kTolerance, is_said ? kOfAWord : kOfALesson)) return {};
+  return {std::max(length - worked, Nanos{}), source};
 }
 
 }  // namespace

@@ -2,8 +2,8 @@
 // What is left of a job, and how that is known: the most certain of what was said of it, announced
 // by it, or learnt from earlier runs of its command. A job that goes on for a tenth longer than
 // was said of it, and for 2 s at least (100 ms, if it was learnt), is unknown from then on, so that
-// a false word wins nothing but that time. What a job had before its first turn, of which up to 2 s
-// are taken for its start, is no part of a length that was said of it. Pure.
+// a false word wins nothing but that time. What is taken for the start of its programs is no part
+// of a length. Pure.
 #pragma once
 
 #include <optional>
@@ -19,7 +19,7 @@ struct KnownLength {
   Nanos length{};                 // GPU time of the whole job, said; 0: unknown
   std::optional<Nanos> learnt{};  // the median of the command's finished runs
   Nanos service{};                // GPU time so far
-  Nanos start{};                  // of that, what it had before its first turn
+  Nanos start{};                  // of that, what is taken for its start
 };
 
 struct Left {

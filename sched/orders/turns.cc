@@ -12,6 +12,7 @@
 namespace gpushare {
 namespace {
 
+constexpr double kLeastWeight = 1e-6;
 // Who has had its turn and is still the first is looked at again after so long at the earliest.
 constexpr Nanos kShortestLook = std::chrono::milliseconds(1);
 
@@ -19,8 +20,8 @@ size_t class_of(const JobView& job) {
   return std::min<size_t>(static_cast<size_t>(job.priority), 2);
 }
 
-double weighted(Nanos time, uint32_t weight) {
-  return static_cast<double>(std::max(time, Nanos{}).count()) / std::max(weight, 1U);
+double weighted(Nanos time, double weight) {
+  return static_cast<double>(std::max(time, Nanos{}).count()) / std::max(weight, kLeastWeight);
 }
 
 }  // namespace
@@ -87,7 +88,7 @@ Nanos TurnsPolicy::lead(const JobView& running) const {
       next = account.virtual_time;
   }
   if (next < 0) return turn();
-  const double lead = (next - own) * std::max(running.weight, 1U);
+  const double lead = (next - own) * std::max(running.weight, kLeastWeight);
   return lead >= static_cast<double>(turn().count()) ? turn() : Nanos(static_cast<int64_t>(lead));
 }
 

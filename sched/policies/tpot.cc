@@ -59,7 +59,7 @@ void TpotPolicy::look(const Snapshot& snapshot) {
 
 void TpotPolicy::look_at(Known& known, Time now, const TenantView& view,
                          std::span<const ProcessView* const> processes) {
-  known.weight = std::max(view.weight, 1U);
+  known.weight = static_cast<uint32_t>(std::max(view.weight, 1.0));
   known.most = view.sm_percent ? groups_of_percent(*view.sm_percent, geometry_) : geometry_.groups;
   known.times.look(view.groups, processes);
   known.prompts.look(now, processes);

@@ -33,8 +33,7 @@ Nanos until_empty(const CapView& cap) {
 const CapView& binding(const CapView& one, const CapView& other) {
   const bool is_out = one.tokens < Nanos::zero();
   if (is_out != (other.tokens < Nanos::zero())) return is_out ? one : other;
-  if (const Nanos mine = until_resume(one), its = until_resume(other); mine != its)
-    return mine > its ? one : other;
+  if (is_out) return until_resume(one) >= until_resume(other) ? one : other;
   return until_empty(one) <= until_empty(other) ? one : other;
 }
 

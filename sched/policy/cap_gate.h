@@ -24,8 +24,8 @@ Nanos until_resume(const CapView& cap);
 // How long until the bucket is empty at the earliest (the GPU all to itself). Nanos::max(): never.
 Nanos until_empty(const CapView& cap);
 
-// Of two caps that both hold, the one to which what is said above is to be applied now: what may
-// run by it may run by the other one too, as far as can be said of both.
+// Of two caps that both hold, the one to which what is said above is to be applied now: the one
+// that keeps from running for longer, and where neither does the one that runs dry first.
 const CapView& binding(const CapView& one, const CapView& other);
 
 // Whether it must not run now, by whether it was not to run until now.

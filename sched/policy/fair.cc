@@ -181,7 +181,7 @@ void FairPolicy::divide_among_tenants(double time, double Job::* share) {
     double of_processes = 0;
     for (const Job* job : jobs) of_processes += ceiling(*job->view);
     const TenantView& tenant = *jobs.front()->tenant;
-    demands.push_back({.weight = static_cast<double>(tenant.weight),
+    demands.push_back({.weight = tenant.weight,
                        .ceiling = std::min({ceiling(tenant), tenant.ceiling, of_processes})});
     active_weight_ += tenant.weight;
   });
@@ -311,7 +311,8 @@ void FairPolicy::set_background_targets(std::span<const BackgroundTurns::Candida
     if (has_share(*candidate)) {
       const double of_tenant = candidate->weight / job.tenant->weight;  // one of its processes
       const double cap = job.tenant->cap ? job.tenant->cap->fraction : 1;
-      job.target = std::min(candidate->weight / weight, cap * of_tenant);
+      job.target =
+          std::min(candidate->weight / weight, std::min(cap, job.tenant->ceiling) * of_tenant);
     }
     ++candidate;
   }

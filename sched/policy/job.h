@@ -30,13 +30,14 @@ struct JobView {
   std::string_view name{};  // "run-4711", as people see it; valid during the call
   uint32_t tenant = 0;      // TenantView::id
   Priority priority = Priority::kNormal;  // of its tenant, as is the weight
-  uint32_t weight = 100;
+  double weight = 100;                    // > 0
   Time arrived{};  // when `gpushare run` asked, otherwise when its first context was seen
 
   // GPU time that it has received, on each of its GPUs: what it had of all, by their number. Where
   // clients share a context: the time in which it had the turn, times the SMs that it could use /
   // all.
   Nanos service{};
+  Nanos start{};  // of that, what is taken for the start of its programs, and no part of a length
   std::optional<Nanos> left{};  // GPU time that it still needs on each; none: unknown
   LeftSource left_source = LeftSource::kUnknown;
 

@@ -47,8 +47,8 @@ struct CapView {
 // A tenant with processes on this GPU. Tenants stand side by side here: the weight and the cap of
 // one that is below others in the tree of tenants are such that it gets what the tree gives it.
 struct TenantView {
-  uint32_t id = 0;  // its slot in the control plane (< kMaxTenants), unique in a snapshot
-  uint32_t weight = 100;
+  uint32_t id = 0;      // its slot in the control plane (< kMaxTenants), unique in a snapshot
+  double weight = 100;  // > 0
   Priority priority = Priority::kNormal;
   // The one that holds it back most now, of its own and of those of the tenants above it.
   std::optional<CapView> cap{};

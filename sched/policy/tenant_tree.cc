@@ -2,17 +2,14 @@
 #include "sched/policy/tenant_tree.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "sched/policy/shares.h"
 
 namespace gpushare {
 namespace {
 
-constexpr double kWhole = 1e6;     // the sum of the weights
-constexpr double kMostOdds = 1e3;  // of one without work: it would get all but a thousandth
 constexpr double kOwnWeight = TreeTenant{}.weight;
-constexpr double kRounding = 1e-9;
+constexpr double kMostOdds = 1e3;  // of one without work: it would get all but a thousandth
 
 class Tree {
  public:
@@ -20,31 +17,37 @@ class Tree {
     for (size_t i = 0; i < tenants.size(); ++i) {
       nodes_[i].above = tenants[i].above ? index_of(*tenants[i].above) : kNone;
       below(nodes_[i].above).push_back(i);
+      has_cap_ |= tenants[i].ceiling < 1;
     }
   }
 
   // Begins anew with nobody at work.
   void rest() {
     for (Node& node : nodes_) node.is_active = node.has_work = false;
+    scale_ = 0;
   }
   void set_active(uint32_t id) {
     size_t at = index_of(id);
     if (at == kNone) return;
     nodes_[at].is_active = true;
+    scale_ += weight(at);
     for (; at != kNone && !nodes_[at].has_work; at = nodes_[at].above) nodes_[at].has_work = true;
   }
   void divide() {
+    if (!has_cap_) return;
     for (const size_t top : tops_) measure(top);
-    hand_out(kNone, 1, /*is_bound=*/false);
+    hand_out(kNone, 1);
   }
 
   void put(TenantView& view) const {
     const size_t at = index_of(view.id);
     if (at == kNone) return;
-    const Node& node = nodes_[at];
-    const double part = node.is_active ? node.own : odds(at);
-    view.weight = static_cast<uint32_t>(std::lround(std::max(part * kWhole, 1.0)));
-    view.ceiling = node.is_active && node.is_bound ? node.own : 1;
+    const bool is_active = nodes_[at].is_active;
+    view.ceiling = is_active && has_cap_ ? nodes_[at].own : 1;
+    view.weight = weight(at);
+    if (scale_ == 0) return;
+    const double part = part_of(at);
+    view.weight = scale_ * (is_active ? part : std::min(part / (1 - part), kMostOdds));
   }
 
  private:
@@ -57,7 +60,6 @@ class Tree {
     bool has_work = false;   // or those of one below it
     double ceiling = 0;      // what it and all below it take at most
     double own = 0;          // share of its own processes
-    bool is_bound = false;   // that is less than its weight would give them, by a cap of the tree
   };
 
   size_t index_of(uint32_t id) const {
@@ -82,7 +84,7 @@ class Tree {
   }
 
   // Divides what `at` has, or at kNone the GPU, among its own processes and those below it.
-  void hand_out(size_t at, double total, bool is_bound) {
+  void hand_out(size_t at, double total) {
     std::vector<size_t> members;
     std::vector<Demand> demands;
     for (const size_t one : below(at)) {
@@ -94,18 +96,12 @@ class Tree {
     if (has_own) demands.push_back({.weight = kOwnWeight, .ceiling = 1});
     std::vector<double> shares(demands.size());
     gpushare::divide(total, demands, shares);
-    if (has_own) {
-      nodes_[at].own = shares.back();
-      nodes_[at].is_bound = is_bound;
-    }
-    for (size_t i = 0; i < members.size(); ++i) {
-      const double most = tenants_[members[i]].ceiling;
-      hand_out(members[i], shares[i], is_bound || (most < 1 && shares[i] >= most - kRounding));
-    }
+    if (has_own) nodes_[at].own = shares.back();
+    for (size_t i = 0; i < members.size(); ++i) hand_out(members[i], shares[i]);
   }
 
-  // What it would get to what the others would keep.
-  double odds(size_t at) const {
+  // What its own processes have by weights alone, or would have if they had work.
+  double part_of(size_t at) const {
     double part = 1;
     const auto among = [&](double own, size_t where, size_t but) {
       double all = own;
@@ -116,12 +112,14 @@ class Tree {
     };
     if (!nodes_[at].below.empty()) among(kOwnWeight, at, kNone);
     for (; at != kNone; at = nodes_[at].above) among(weight(at), nodes_[at].above, at);
-    return part >= 1 ? kMostOdds : std::min(part / (1 - part), kMostOdds);
+    return part;
   }
 
   std::span<const TreeTenant> tenants_;
   std::vector<Node> nodes_;
   std::vector<size_t> tops_;
+  bool has_cap_ = false;
+  double scale_ = 0;  // the sum of what the weights of those at work are set to
 };
 
 }  // namespace

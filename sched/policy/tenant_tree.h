@@ -20,14 +20,15 @@ namespace gpushare {
 struct TreeTenant {
   uint32_t id = 0;                  // TenantView::id
   std::optional<uint32_t> above{};  // the id of the one right above it; none: it is at the top
-  uint32_t weight = 100;
+  double weight = 100;
   double ceiling = 1;  // its cap: the part of the GPU that it and all below it take at most
 };
 
 // Sets the weight and the ceiling of each view. `tree`: ascending by id, with each of the views and
 // all above it. `active`: the views, by their index, that have work now. The weights of those of
-// one class add up to a million; one without work has the weight with which it would get its part.
-// O(n log n).
+// one class add up to what they are set to, so that the scale is that of tenants without a tree;
+// one without work has the weight with which it would get its part, and in a class in which nobody
+// has work all have their own. O(n log n).
 void lay_flat(std::span<const TreeTenant> tree, const std::vector<bool>& active,
               std::span<TenantView> views);
 

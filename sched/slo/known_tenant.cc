@@ -30,11 +30,12 @@ bool KnownTenant::look(Time now, const TenantView& view,
   status.slo = view.slo.count() > 0 ? view.slo : asked;
   status.is_asked_by_program = view.slo.count() == 0 && asked.count() > 0;
   // A program may ask for a target at any time, so what it asks for can wait for the next round.
-  const bool is_other = std::tie(weight, sm_percent_, own_target_) !=
-                        std::tie(view.weight, view.sm_percent, view.slo);
+  const auto its_weight = static_cast<uint32_t>(std::max(view.weight, 1.0));
+  const bool is_other =
+      std::tie(weight, sm_percent_, own_target_) != std::tie(its_weight, view.sm_percent, view.slo);
   for (const ProcessView* const process : processes)
     if (process->phase != ShimPhase::kUnknown) status.phase = process->phase;
-  weight = view.weight;
+  weight = its_weight;
   sm_percent_ = view.sm_percent;
   own_target_ = view.slo;
   recall_knee(gpu_name, knees);

@@ -31,30 +31,23 @@ void Charging::charge(const ProcessId& process, uint32_t tenant, uint32_t gpu,
   if (is_serving(process)) {
     if (outside_.shims != nullptr) outside_.shims->add_server_use(gpu, charge.used);
   } else if (!is_gated(process)) {
-    Nanos used = charge.used - charge.disproved;
-    if (const auto cap = charge.excused > Nanos{} ? cap_of(tenant, gpu) : std::nullopt) {
-      const Nanos doubted = trust_[{tenant, gpu}].doubted(charge.excused, cap->fraction(), now);
-      used += doubted;
-      believed_[{process, gpu}] += charge.excused - doubted;
-    }
-    if (charge.disproved > Nanos{}) {
-      const auto believed = believed_.extract({process, gpu});
-      if (believed) used += std::min(believed.mapped(), charge.disproved);
-    }
+    // Each cap of the line for itself: what one of them is told is believed once for all below it.
     outside_.tenants.for_line(tenant, [&](uint32_t slot, const Tenant& one) {
-      if (one.cap_on(gpu)) owed_[{gpu, slot}] += used;
+      const std::optional<Cap> cap = one.cap_on(gpu);
+      if (!cap) return;
+      Nanos used = charge.used - charge.disproved;
+      if (charge.excused > Nanos{}) {
+        const Nanos doubted = trust_[{slot, gpu}].doubted(charge.excused, cap->fraction(), now);
+        used += doubted;
+        believed_[{{process, gpu}, slot}] += charge.excused - doubted;
+      }
+      if (charge.disproved > Nanos{}) {
+        const auto believed = believed_.extract({{process, gpu}, slot});
+        if (believed) used += std::min(believed.mapped(), charge.disproved);
+      }
+      owed_[{gpu, slot}] += used;
     });
   }
-}
-
-// The least cap that binds it, of its own and those above it.
-std::optional<Cap> Charging::cap_of(uint32_t tenant, uint32_t gpu) const {
-  std::optional<Cap> least;
-  outside_.tenants.for_line(tenant, [&](uint32_t, const Tenant& one) {
-    const std::optional<Cap> cap = one.cap_on(gpu);
-    if (cap && (!least || cap->fraction() < least->fraction())) least = cap;
-  });
-  return least;
 }
 
 void Charging::settle(uint32_t gpu, bool takes_turns, Time now) {
@@ -75,12 +68,12 @@ void Charging::forget_caps() {
     return tenant == nullptr || !tenant->cap_on(owed.first.first);
   });
   std::erase_if(trust_, [&](const auto& trust) {
-    const auto& [tenant, gpu] = trust.first;
-    return outside_.tenants.at(tenant) == nullptr || !cap_of(tenant, gpu);
+    const Tenant* const tenant = outside_.tenants.at(trust.first.first);
+    return tenant == nullptr || !tenant->cap_on(trust.first.second);
   });
   std::erase_if(believed_, [&](const auto& one) {
-    const auto& [process, gpu] = one.first;
-    return !state_.members.contains(one.first) &&
+    const auto& [process, gpu] = one.first.first;
+    return !state_.members.contains(one.first.first) &&
            std::ranges::none_of(state_.departed, [&](const Departed& departed) {
              return departed.process == process && departed.gpu == gpu;
            });
@@ -104,7 +97,10 @@ void Charging::charge_departed(TurnTaking& turns, const LogReader& logs, Time no
     const bool was_known = !departed.tenant.empty();
     const bool is_over =
         (was_known && !tenant) || (now >= until && logs.is_read_until(departed.gpu, until));
-    if (is_over) believed_.erase({departed.process, departed.gpu});
+    if (is_over)
+      std::erase_if(believed_, [&](const auto& one) {
+        return one.first.first == MemberKey{departed.process, departed.gpu};
+      });
     if (is_over && departed.succeeded) accounting.remove_former(pid, until);
     if (is_over && !departed.succeeded) accounting.remove(pid);
     return is_over;

@@ -48,13 +48,12 @@ class Charging {
   }
 
  private:
-  std::optional<Cap> cap_of(uint32_t tenant, uint32_t gpu) const;
-
   State& state_;
   const Surroundings& outside_;
   std::map<std::pair<uint32_t, uint32_t>, CapTrust> trust_;  // by tenant slot and GPU
-  std::map<MemberKey, Nanos> believed_;                      // of what caps were told
-  std::map<std::pair<uint32_t, uint32_t>, Nanos> owed_;      // not settled: by GPU and tenant slot
+  // Of what caps were told, by the cap's tenant slot.
+  std::map<std::pair<MemberKey, uint32_t>, Nanos> believed_;
+  std::map<std::pair<uint32_t, uint32_t>, Nanos> owed_;  // not settled: by GPU and tenant slot
 };
 
 }  // namespace gpushare

@@ -282,7 +282,7 @@ void Publisher::publish_tenants() {
 void Publisher::publish_partitions(uint32_t tenant, TenantRecord& record) const {
   if (outside_.shims == nullptr) return;
   for (uint32_t gpu = 0; gpu < std::min<std::size_t>(state_.statuses.size(), kMaxGpus); ++gpu) {
-    const TenantPartition partition = outside_.shims->partition(state_.tenants.top_of(tenant), gpu);
+    const TenantPartition partition = outside_.shims->partition(tenant, gpu);
     if (!config_.gpu(gpu).is_spatial || partition.entitled == 0) continue;
     TenantGpuUse& use = record.gpu[gpu];
     use.sms_entitled = partition.entitled;

@@ -118,7 +118,7 @@ void TurnTaking::learn(Time now) {
     if (outside_.lengths == nullptr || !teaches(job)) continue;
     const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
     outside_.lengths->add({.command = job.signature,
-                           .length = service_on_each(job),
+                           .length = worked_on_each(job),
                            .name = job.name,
                            .arrived = since_1970 - (now - job.arrived),
                            .iterations = job.iterations,
@@ -163,9 +163,10 @@ std::span<JobView> TurnTaking::jobs(uint32_t gpu) {
                       .name = job.name,
                       .tenant = job.tenant,
                       .priority = tenant->priority,
-                      .weight = tenant->settings.weight,
+                      .weight = static_cast<double>(tenant->settings.weight),
                       .arrived = job.arrived,
                       .service = service_on_each(job),
+                      .start = start_on_each(job),
                       .left = left_[job.id].time,
                       .left_source = left_[job.id].source,
                       .period = job.period,

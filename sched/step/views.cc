@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "sched/policy/cap_gate.h"
-#include "sched/policy/tenant_tree.h"
 
 namespace gpushare {
 namespace {
@@ -47,9 +46,11 @@ std::optional<CapView> cap_view(const Tenants& tenants, uint32_t slot, uint32_t 
 void Views::set_jobs(std::span<JobView> jobs,
                      const std::function<uint64_t(const ProcessId&)>& job_of) {
   jobs_ = jobs;
+  for (ProcessView& process : processes_) process.job = job_of(process.process);
+  if (tree_.empty()) return;
+  lay_tree_flat();
   for (JobView& job : jobs)
     if (const TenantView* const tenant = tenant_of(job.tenant)) job.weight = tenant->weight;
-  for (ProcessView& process : processes_) process.job = job_of(process.process);
 }
 
 void Views::set_held(const std::function<bool(const ProcessId&)>& is_held) {
@@ -60,6 +61,7 @@ void Views::set_held(const std::function<bool(const ProcessId&)>& is_held) {
 void Views::clear() {
   jobs_ = {};
   tenants_.clear();
+  tree_.clear();
   processes_.clear();
 }
 
@@ -102,7 +104,7 @@ void Views::add_tenants(uint32_t gpu, const Tenants& tenants, const Region& regi
     const TenantPartition partition =
         shims == nullptr ? TenantPartition{} : shims->partition(id, gpu);
     tenants_.push_back({.id = id,
-                        .weight = tenant.settings.weight,
+                        .weight = static_cast<double>(tenant.settings.weight),
                         .priority = tenant.priority,
                         .cap = cap_view(tenants, id, gpu, region),
                         .sm_percent = tenant.settings.sm_percent,
@@ -113,11 +115,11 @@ void Views::add_tenants(uint32_t gpu, const Tenants& tenants, const Region& regi
                         .groups = partition.groups,
                         .sharers = partition.sharers});
   }
-  lay_tree_flat(tenants, gpu);
+  take_tree(tenants, gpu);
+  if (!tree_.empty()) lay_tree_flat();
 }
 
-// Where all are at the top of the tree there is nothing to do.
-void Views::lay_tree_flat(const Tenants& tenants, uint32_t gpu) {
+void Views::take_tree(const Tenants& tenants, uint32_t gpu) {
   const auto is_below = [&](const TenantView& view) { return !tenants.at(view.id)->above.empty(); };
   if (std::ranges::none_of(tenants_, is_below)) return;
   std::map<uint32_t, TreeTenant> tree;
@@ -126,20 +128,26 @@ void Views::lay_tree_flat(const Tenants& tenants, uint32_t gpu) {
       const std::optional<Cap> cap = tenant.cap_on(gpu);
       tree[slot] = {.id = slot,
                     .above = tenant.above.empty() ? std::nullopt : std::optional(tenant.above[0]),
-                    .weight = tenant.settings.weight,
+                    .weight = static_cast<double>(tenant.settings.weight),
                     .ceiling = cap ? cap->fraction() : 1};
     });
   }
+  for (const auto& [slot, tenant] : tree) tree_.push_back(tenant);
+}
+
+void Views::lay_tree_flat() {
   std::vector<bool> active(tenants_.size());
-  for (const ProcessView& process : processes_) {
-    const TenantView* const tenant = tenant_of(process.tenant);
-    if (tenant != nullptr && process.has_context && process.wants_gpu &&
-        !process.is_frozen_by_user && !tenant->is_frozen_by_user)
+  const auto mark = [&](uint32_t id) {
+    const TenantView* const tenant = tenant_of(id);
+    if (tenant != nullptr && !tenant->is_frozen_by_user)
       active[static_cast<size_t>(tenant - tenants_.data())] = true;
-  }
-  std::vector<TreeTenant> in_order;
-  for (const auto& [slot, tenant] : tree) in_order.push_back(tenant);
-  lay_flat(in_order, active, tenants_);
+  };
+  for (const ProcessView& process : processes_)
+    if (process.has_context && process.wants_gpu && !process.is_frozen_by_user)
+      mark(process.tenant);
+  for (const JobView& job : jobs_)
+    if (job.wants_gpu) mark(job.tenant);
+  lay_flat(tree_, active, tenants_);
 }
 
 const TenantView* Views::tenant_of(uint32_t id) const {

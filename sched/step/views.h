@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sched/policy/policy.h"
+#include "sched/policy/tenant_tree.h"
 #include "sched/step/surroundings.h"
 
 namespace gpushare {
@@ -25,7 +26,8 @@ class Views {
                    const ShimProcesses* shims);
 
   // The jobs on the GPU, which stay the caller's until the snapshot is no longer used, and which of
-  // them a process is of. The weight of a job becomes that of its tenant here.
+  // them a process is of. One that waits for its turn keeps no context busy and has work all the
+  // same; so its tenant has its part, and the job the weight of that.
   void set_jobs(std::span<JobView> jobs, const std::function<uint64_t(const ProcessId&)>& job_of);
 
   // Those of which `is_held` says so wait for a turn that no policy gives.
@@ -41,10 +43,12 @@ class Views {
   const CapView* cap_of(uint32_t tenant) const;
 
  private:
-  void lay_tree_flat(const Tenants& tenants, uint32_t gpu);
+  void take_tree(const Tenants& tenants, uint32_t gpu);
+  void lay_tree_flat();
   const TenantView* tenant_of(uint32_t id) const;
 
   std::vector<TenantView> tenants_;
+  std::vector<TreeTenant> tree_;  // empty: all are at the top
   std::vector<ProcessView> processes_, joined_;
   std::span<const JobView> jobs_{};
 };

@@ -280,7 +280,9 @@ Result<> SysfsTree::remove(std::string_view tenant) {
     return make_error(std::errc::operation_not_permitted, "remove tenant",
                       tenant == "default"
                           ? "'default' always exists and cannot be removed"
-                          : fmt::format("'{}' has tenants below it; remove those first", tenant));
+                          : fmt::format("'{}' has tenants below it, or is below another and has "
+                                        "processes or memory; remove or end those first",
+                                        tenant));
   if (is_gone(done.error()) && !has(tenant)) return no_such_tenant(tenant);
   return done;
 }

@@ -16,6 +16,12 @@ bool is_alphanumeric(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
+// A device's name has letters, digits, '_', '-', '.' and ':'; a tenant's has no ':'.
+std::string device_name(std::string tenant) {
+  std::ranges::replace(tenant, '/', ':');
+  return tenant;
+}
+
 Json hook_for(const std::string& tenant, const CdiOptions& options) {
   std::vector<std::string> words{"gpushare"};
   if (!options.socket.empty()) words.push_back("--socket=" + options.socket);
@@ -41,7 +47,7 @@ std::string cdi_spec(const std::vector<std::string>& tenants, const CdiOptions& 
       continue;
     }
     Json edits{{"hooks", Json::array({hook_for(tenant, options)})}};
-    devices.push_back({{"name", tenant}, {"containerEdits", std::move(edits)}});
+    devices.push_back({{"name", device_name(tenant)}, {"containerEdits", std::move(edits)}});
   }
   Json spec{{"cdiVersion", "0.3.0"}, {"kind", kCdiKind}, {"devices", std::move(devices)}};
   const std::string socket = options.run_folder + "/shim.sock";

@@ -135,7 +135,7 @@ std::vector<std::string> without_effect(
     if (limit == limits.end() || !asks_for_something(key, value)) continue;
     if (!limit->is_binding)
       lines.push_back(fmt::format("{}={} does not bind: {}", key, value, limit->why));
-    else if (needs_shim(key) && key != "phase" && top != tenant)
+    else if (needs_shim(key) && top != tenant)
       lines.push_back(fmt::format("{}={} does not bind: all below '{}' are in its part of the SMs",
                                   key, value, top));
     else if (needs_shim(key) && !has_shim)

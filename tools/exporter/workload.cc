@@ -45,6 +45,7 @@ std::optional<std::string> container_of(std::string_view part) {
 // As tools/slurm names the tenants of jobs.
 std::optional<std::string> job_of_tenant(std::string_view name) {
   constexpr std::string_view kPrefix = "slurm-";
+  name.remove_prefix(name.rfind('/') + 1);  // it may be below another
   if (!name.starts_with(kPrefix) || !are_all(name.substr(kPrefix.size()), is_digit))
     return std::nullopt;
   return std::string(name.substr(kPrefix.size()));

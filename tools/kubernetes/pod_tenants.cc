@@ -104,7 +104,7 @@ void PodTenants::forget_told(const std::vector<std::string>& present) {
   told_.clear();
   refused_.clear();
   for (const std::string& name : present)
-    if (name.starts_with(kTenantPrefix)) told_[name];
+    if (name.starts_with(kTenantPrefix) && !name.contains('/')) told_[name];
 }
 
 bool PodTenants::is_known(const std::string& name_space, const std::string& name) const {

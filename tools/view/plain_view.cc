@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <set>
 
 #include "kmod/uapi/settings.h"
@@ -104,43 +106,44 @@ Table slo_table(const PlaneSnapshot& snapshot) {
   return table;
 }
 
-bool is_below(std::string_view name, std::string_view above) {
-  return name.size() > above.size() && name.starts_with(above) && name[above.size()] == '/';
+void add_use(TenantRecord& sum, const TenantRecord& more) {
+  const auto add_known = [](uint32_t& known, uint32_t value) {
+    if (value != kUnknown32) known = known == kUnknown32 ? value : known + value;
+  };
+  for (size_t gpu = 0; gpu < kMaxGpus; ++gpu) {
+    add_known(sum.gpu[gpu].target_permille, more.gpu[gpu].target_permille);
+    add_known(sum.gpu[gpu].share_permille, more.gpu[gpu].share_permille);
+  }
+  sum.process_count += more.process_count;
+  sum.memory_bytes += more.memory_bytes;
+  sum.throttled_ns += more.throttled_ns;
+  sum.turns += more.turns;
+  sum.held_ns += more.held_ns;
 }
 
 // The tenants, each behind the one above it if there is a tree, with what all below it have.
 std::vector<TenantRecord> tenants_with_below(const PlaneSnapshot& snapshot) {
-  std::vector<TenantRecord> all;
-  for (const auto& [slot, tenant] : snapshot.tenants) all.push_back(tenant);
-  const std::vector<TenantRecord> own = all;
-  const auto has_above = [](const TenantRecord& tenant) {
-    return tenant_text(tenant).find('/') != std::string::npos;
-  };
-  if (std::ranges::none_of(own, has_above)) return all;
-  const auto add_known = [](uint32_t& sum, uint32_t more) {
-    if (more != kUnknown32) sum = sum == kUnknown32 ? more : sum + more;
-  };
-  for (TenantRecord& sum : all) {
-    for (const TenantRecord& one : own) {
-      if (!is_below(tenant_text(one), tenant_text(sum))) continue;
-      for (size_t gpu = 0; gpu < kMaxGpus; ++gpu) {
-        add_known(sum.gpu[gpu].target_permille, one.gpu[gpu].target_permille);
-        add_known(sum.gpu[gpu].share_permille, one.gpu[gpu].share_permille);
-      }
-      sum.process_count += one.process_count;
-      sum.memory_bytes += one.memory_bytes;
-      sum.throttled_ns += one.throttled_ns;
-      sum.turns += one.turns;
-      sum.held_ns += one.held_ns;
-    }
-  }
+  std::vector<TenantRecord> in_order;
+  bool is_tree = false;
   // '/' before all other characters of names, so that those below follow at once.
-  std::ranges::sort(all, {}, [](const TenantRecord& tenant) {
-    std::string name = tenant_text(tenant);
-    std::ranges::replace(name, '/', '\x01');
-    return name;
-  });
-  return all;
+  std::map<std::string, const TenantRecord*> by_path;
+  for (const auto& [slot, tenant] : snapshot.tenants) {
+    in_order.push_back(tenant);
+    std::string path = tenant_text(tenant);
+    is_tree = is_tree || path.contains('/');
+    std::ranges::replace(path, '/', '\x01');
+    by_path.emplace(std::move(path), &tenant);
+  }
+  if (!is_tree || by_path.size() != in_order.size()) return in_order;
+  in_order.clear();
+  for (auto at = by_path.begin(); at != by_path.end(); ++at) {
+    TenantRecord& sum = in_order.emplace_back(*at->second);
+    const std::string prefix = at->first + '\x01';
+    for (auto below = std::next(at); below != by_path.end() && below->first.starts_with(prefix);
+         ++below)
+      add_use(sum, *below->second);
+  }
+  return in_order;
 }
 
 }  // namespace

@@ -76,6 +76,15 @@ TEST_F(JobsTest, WhatItHadBeforeItsFirstTurnIsItsStartOnEachOfItsGpus) {
   step(later);
   EXPECT_EQ(start_on_each(jobs_.all()[0]), 2s);
   EXPECT_EQ(service_on_each(jobs_.all()[0]), 12s);
+  EXPECT_EQ(worked_on_each(jobs_.all()[0]), 10s);
+}
+
+TEST_F(JobsTest, NoStartTakesMoreThanTwoSeconds) {
+  step({{.process = kOne, .used = 1h}});
+  jobs_.note_turn(jobs_.job_of(kOne));
+  step({{.process = kOne, .used = 1s}});
+  EXPECT_EQ(start_on_each(jobs_.all()[0]), 2s);
+  EXPECT_EQ(worked_on_each(jobs_.all()[0]), 1h - 1s);
 }
 
 TEST_F(JobsTest, AnEndedJobIsToldOnceAndItsNumberIsNotUsedAgain) {

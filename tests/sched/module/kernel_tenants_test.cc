@@ -159,6 +159,29 @@ TEST_F(KernelTenantsTest, ATreeComesAndGoesAtOnce) {
   for (const std::string& name : names) EXPECT_FALSE(tenants_.find(name)) << name;
 }
 
+// The kernel would not remove it: what is in it goes to the one above.
+TEST_F(KernelTenantsTest, WhatIsInARemovedOneIsInTheOneAbove) {
+  start("[tenant.team]\n");
+  ASSERT_TRUE(mirror_->set("team/job", {}, /*create=*/true));
+  tree_.put("tenants/team/job/procs", "4711\n4712\n");
+  ASSERT_TRUE(mirror_->remove("team/job"));
+  EXPECT_EQ(tree_.procs("team").value(), (std::vector<pid_t>{4711, 4712}));
+  EXPECT_FALSE(tenants_.find("team/job"));
+}
+
+// What was set below one that the file does not name any more is not lost to a module that comes.
+TEST_F(KernelTenantsTest, WhatIsAboveIsHandedOverToo) {
+  TenantsConfig before;
+  before.tenants = {{"team", {}}};
+  ASSERT_TRUE(tenants_.start(before));
+  ASSERT_TRUE(tenants_.set("team/job", std::vector<Setting>{{"weight", "300"}}, true));
+  TenantsConfig now;
+  ASSERT_TRUE(tenants_.reload(now));
+  KernelTenants mirror(tree_, tenants_, processes_, /*is_told=*/true);
+  mirror.hand_over(now);
+  EXPECT_EQ(tree_.get("team/job", "weight"), "300");
+}
+
 TEST_F(KernelTenantsTest, TheFileMayNameThoseBelowBeforeThoseAbove) {
   start("[tenant.\"team/job\"]\nweight = 300\n[tenant.team]\nweight = 50\n");
   EXPECT_EQ(tree_.get("team", "weight"), "50");

@@ -76,6 +76,47 @@ TEST_F(UsageReportTest, OneAboveHasWhatThoseBelowUsed) {
   EXPECT_LT(last("team")->gpu_time_us, before->gpu_time_us + 1'200'000) << "and is counted once";
 }
 
+// The module's word of a removal comes between the step and this.
+TEST_F(UsageReportTest, ATenantThatIsGoneSinceTheStepIsLeftOut) {
+  rig_.start();
+  rig_.add_busy("a", {});
+  rig_.add_busy("b", {});
+  rig_.run_for(1s);
+  publish();
+  rig_.run_for(200ms);
+  ASSERT_TRUE(rig_.tenants.remove("a"));
+  publish();
+  EXPECT_GT(last("b")->gpu_time_us, 500'000u);
+}
+
+// Neither one that is made anew under its name between two reports, nor one that could not be told
+// of at first, is lost to those above it or counted twice.
+TEST_F(UsageReportTest, WhatIsGoneIsCountedOnceAboveIt) {
+  rig_.start();
+  ASSERT_TRUE(rig_.tenants.set("team", {}, true));
+  const sim::Program& program = rig_.add_busy("team/a", {});
+  rig_.run_for(1s);
+  publish();
+  rig_.machine.model.close_client(program.client);
+  rig_.run_for(500ms);
+  publish();
+  const auto before = last("team");
+  ASSERT_TRUE(before && before->gpu_time_us > 500'000);
+  ASSERT_TRUE(rig_.tenants.remove("team/a"));
+  ASSERT_TRUE(rig_.tenants.set("team/a", {}, true));
+  module_.fails = GPUSHARE_IOC_PUBLISH;
+  module_.error = EIO;
+  for (int i = 0; i < 5; ++i) {
+    rig_.run_for(100ms);
+    publish();
+  }
+  module_.fails = 0;
+  rig_.run_for(100ms);
+  publish();
+  EXPECT_EQ(last("team")->gpu_time_us, before->gpu_time_us);
+  EXPECT_EQ(last("team/a")->gpu_time_us, 0u);
+}
+
 TEST_F(UsageReportTest, TellsOfThrottling) {
   rig_.start();
   rig_.add_busy("a", {{"max", "20%"}});

@@ -230,6 +230,19 @@ TEST(Srtf, AKnownLongOneGoesBehindUnknownOnesThatAreLikelyShort) {
   EXPECT_EQ(test::job_with_turn(policy.plan({.now = Time(3h), .jobs = jobs})), 2);
 }
 
+// What is not known of a job is its own work: whose start happened to take long, beside others that
+// started, is not further than they are.
+TEST(Srtf, TheStartOfAnUnknownJobDoesNotCount) {
+  LengthHistory history;
+  for (int i = 0; i < 100; ++i) history.add("", 1s);
+  SrtfPolicy policy(PolicyOptions(kOrderOptions), &history);
+  std::vector<JobView> jobs = {test::waiting_job(1, Time(2h)), test::waiting_job(2, Time(1h))};
+  jobs[0].service = 2500ms;
+  jobs[0].start = 1900ms;
+  jobs[1].service = 300ms;
+  EXPECT_EQ(test::job_with_turn(policy.plan({.now = Time(3h), .jobs = jobs})), 1);
+}
+
 // A job that says that it takes a microsecond.
 class Liar {
  public:

@@ -177,7 +177,7 @@ TEST_P(OrderStorm, TakesAnyView) {
              .name = "x",
              .tenant = static_cast<uint32_t>(any()),
              .priority = static_cast<Priority>(random() % 3),
-             .weight = static_cast<uint32_t>(any()),
+             .weight = static_cast<double>(static_cast<uint32_t>(any())),
              .arrived = Time(Nanos(any())),
              .service = Nanos(any()),
              .period = Nanos(any()),

@@ -31,11 +31,11 @@ class TenantTreeTest : public testing::Test {
     for (const auto& [id, one] : told_) {
       tenants.push_back({.id = id,
                          .above = one.above == id ? std::nullopt : std::optional(one.above),
-                         .weight = one.weight,
+                         .weight = static_cast<double>(one.weight),
                          .ceiling = one.cap});
       TenantView& view = views_.emplace_back();
       view.id = id;
-      view.weight = one.weight;
+      view.weight = static_cast<double>(one.weight);
       view.priority = one.priority;
       active.push_back(one.is_active);
     }

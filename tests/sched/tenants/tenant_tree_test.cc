@@ -2,6 +2,7 @@
 // What tenants that are above others mean for these, on a simulated GPU in virtual time.
 #include <gtest/gtest.h>
 
+#include "sched/step/views.h"
 #include "sched/tenants/tenants.h"
 #include "tests/sched/support/scheduler_rig.h"
 
@@ -127,6 +128,76 @@ TEST_F(TenantTreeSystem, NewTenantsBelowACapEscapeNothing) {
   for (size_t i = 1; i < shares.size(); ++i) of_team += shares[i];
   EXPECT_LT(of_team, 0.21);
   EXPECT_GT(shares[0], 0.7);
+}
+
+// A job that waits at a gate keeps no context busy, and has its part of the tree all the same.
+TEST(TenantTree, JobsThatWaitHaveTheirWeights) {
+  const auto region = std::make_unique<Region>();
+  Tenants tenants;
+  ASSERT_TRUE(tenants.set("team", std::vector<Setting>{{"weight", "300"}}, true));
+  const uint32_t a = tenants.set("team/a", std::vector<Setting>{{"weight", "50"}}, true).value();
+  const uint32_t b = tenants.set("team/b", std::vector<Setting>{{"weight", "100"}}, true).value();
+  const uint32_t lab = tenants.set("lab", std::vector<Setting>{{"weight", "100"}}, true).value();
+  Views views;
+  std::vector<JobView> jobs;
+  for (const uint32_t tenant : {a, b, lab}) {
+    const uint32_t id = tenant + 1;
+    views.add({.id = id,
+               .process = {static_cast<pid_t>(id), 1},
+               .tenant = tenant,
+               .wants_gpu = tenant == a});
+    JobView& job = jobs.emplace_back();
+    job.id = id;
+    job.tenant = tenant;
+    job.wants_gpu = true;
+  }
+  views.add_tenants(0, tenants, *region, nullptr);
+  views.set_jobs(jobs, [](const ProcessId& process) { return static_cast<uint64_t>(process.pid); });
+  const double sum = jobs[0].weight + jobs[1].weight + jobs[2].weight;
+  EXPECT_NEAR(sum, 250, 1e-6) << "the scale is that of the settings";
+  EXPECT_NEAR(jobs[0].weight / sum, 0.25, 1e-6);
+  EXPECT_NEAR(jobs[1].weight / sum, 0.5, 1e-6);
+  EXPECT_NEAR(jobs[2].weight / sum, 0.25, 1e-6);
+}
+
+// Who has had its turn is ahead by a time in proportion to weights: their scale must not change
+// with a tenant below another that comes and has nothing to do with it.
+TEST_F(TenantTreeSystem, ATreeThatComesStarvesNobody) {
+  rig.start();
+  make("team");
+  rig.add_busy("one", {{"priority", "idle"}});
+  rig.add_busy("two", {{"priority", "idle"}});
+  rig.add_busy("front", {});
+  rig.run_for(1s);
+  rig.scheduler->step();
+  rig.machine.model.close_client(rig.programs[2]->client);
+  rig.work[2] = 0;
+  rig.run_for(230ms);
+  rig.add("team/x", {{"priority", "idle"}});
+  rig.run_for(300ms);
+  const auto shares = rig.measure(2s);
+  EXPECT_NEAR(shares[0], 0.5, 0.1);
+  EXPECT_NEAR(shares[1], 0.5, 0.1);
+}
+
+// Each of the tenants below would be believed once, the cap above them is told all of it.
+TEST_F(TenantTreeSystem, TenantsBelowACapAreBelievedOnceTogether) {
+  rig.start();
+  make("team", {{"max", "10%"}});
+  Nanos had{};
+  const Time began = rig.machine.model.now();
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = "team/" + std::to_string(i);
+    sim::Program& program = rig.add_busy(name, {});
+    const uint64_t work = rig.work.back();
+    rig.run_for(500ms);
+    had += program.executed(work);
+    rig.machine.model.close_client(program.client);
+    rig.work.back() = 0;
+    rig.run_for(20ms);
+    ASSERT_TRUE(rig.tenants.remove(name));
+  }
+  EXPECT_LT(std::chrono::duration<double>(had) / (rig.machine.model.now() - began), 0.12);
 }
 
 TEST(TenantTree, AnOneBelowNeedsTheOneAbove) {
