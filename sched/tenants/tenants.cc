@@ -336,6 +336,7 @@ void Tenants::detach(ProcessId process) {
 // In the roster its scopes and processes leave before it goes, so that none is ever in the next
 // tenant there; the scopes first, as they would have the processes again.
 void Tenants::drop_tenant(uint32_t slot) {
+  const std::vector<uint32_t> above = at(slot)->above;
   table_.unname(slot);
   std::erase_if(scopes_, [&](const auto& scope) {
     if (scope.second == slot && roster_ != nullptr) roster_->erase_scope(scope.first);
@@ -344,7 +345,15 @@ void Tenants::drop_tenant(uint32_t slot) {
   std::vector<ProcessId> attached_here;
   for (auto& [process, member] : processes_.all())
     if (member.slot == slot) attached_here.push_back(process);
-  for (const ProcessId& process : attached_here) detach(process);
+  for (const ProcessId& process : attached_here) {
+    TenantProcess& member = processes_.all().at(process);
+    if (above.empty() || !member.is_attached) {
+      detach(process);
+      continue;
+    }
+    member.slot = above.front();
+    processes_.note_or_warn(process, member);
+  }
   table_.erase(slot);
   ++generation_;
 }

@@ -72,7 +72,8 @@ class Tenants {
   // there; the one right above it must be. Errors also: invalid_argument; no_space_on_device when
   // all slots are in use.
   Result<uint32_t> set(std::string_view name, std::span<const Setting> changes, bool create);
-  // The tenant's processes go where the rules say. A tenant that the file names is made again by
+  // The tenant's processes go into the one right above it, which binds them as it did, and those of
+  // one at the top where the rules say. A tenant that the file names is made again by
   // the next reload. Errors: operation_not_permitted for `default`; device_or_resource_busy while
   // there are others below it.
   Result<> remove(std::string_view name);

@@ -43,7 +43,11 @@ struct Acknowledged {
   }
   void remove(const std::string& name) {
     tenants.erase(name);
-    std::erase_if(attached, [&](const auto& entry) { return entry.second == name; });
+    const std::string above(name_above(name));
+    if (above.empty())
+      std::erase_if(attached, [&](const auto& entry) { return entry.second == name; });
+    for (auto& [pid, tenant] : attached)
+      if (tenant == name) tenant = above;
   }
   void end(pid_t pid) {
     attached.erase(pid);

@@ -214,6 +214,17 @@ TEST(TenantTree, AnOneBelowNeedsTheOneAbove) {
   EXPECT_TRUE(tenants.remove("team"));
 }
 
+TEST(TenantTree, WhatIsInARemovedOneIsInTheOneAbove) {
+  Tenants tenants;
+  const ProcessId process{100, 1};
+  for (const char* name : {"team", "team/a"}) ASSERT_TRUE(tenants.set(name, {}, true));
+  ASSERT_TRUE(tenants.attach(process, "team/a"));
+  ASSERT_TRUE(tenants.remove("team/a"));
+  EXPECT_EQ(tenants.tenant_of(process), *tenants.find("team"));
+  ASSERT_TRUE(tenants.remove("team"));
+  EXPECT_EQ(tenants.tenant_of(process), kDefaultTenant);
+}
+
 // One that the file does not name any more stays while somebody who stays is below it.
 TEST(TenantTree, WhatTheFileNoLongerNamesStaysAboveWhatStays) {
   Tenants tenants;
