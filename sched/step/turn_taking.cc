@@ -29,7 +29,7 @@ void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView
     const bool is_member = member != state_.members.end();
     jobs_.add({.process = process.process,
                .gpu = gpu,
-               .tenant = process.tenant,
+               .tenant = is_member ? member->second.tenant : process.tenant,
                .run = run.number,
                .user = is_member ? std::optional(member->second.user) : std::nullopt,
                .is_late = known_process == nullptr || known_process->is_late_attach,

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "sched/policy/policy.h"
+#include "shmctl/settings/tenant_settings.h"
 
 namespace gpushare {
 namespace {
@@ -24,6 +25,15 @@ uint64_t take_ms(int64_t& ns) {
   const int64_t ms = ns / kMs;
   ns -= ms * kMs;
   return static_cast<uint64_t>(ms);
+}
+
+// The class that holds for the tenant, which is none above that of a tenant above it.
+uint32_t class_of(const TenantRecord& tenant, const PlaneSnapshot& snapshot) {
+  Priority lowest = tenant.priority;
+  for (auto above = name_above(tenant.name); !above.empty(); above = name_above(above))
+    for (const auto& [slot, other] : snapshot.tenants)
+      if (above == other.name) lowest = std::min(lowest, other.priority);
+  return static_cast<uint32_t>(lowest);
 }
 
 FreezeReason reason_of(ProcessState state) {
@@ -77,7 +87,7 @@ void UsageMeter::look_at_processes(const PlaneSnapshot& snapshot, int64_t passed
     Sums& own = sums_[{.tenant = name,
                        .uid = uid,
                        .gpu = process.gpu,
-                       .priority = static_cast<uint32_t>(tenant->record.priority)}];
+                       .priority = class_of(tenant->record, snapshot)}];
     Sums& of_job = jobs_[job];
     const bool waits =
         process.state == ProcessState::kWaiting || process.state == ProcessState::kFrozenTurn;
@@ -117,10 +127,8 @@ void UsageMeter::look_at_tenants(const PlaneSnapshot& snapshot, int64_t passed_n
       Counters& known = tenants_[{name, gpu}];
       const uint64_t before =
           std::exchange(known, {.used_ns = use.gpu_time_ns, .is_seen = true}).used_ns;
-      const UsageSeries series{.tenant = name,
-                               .uid = kNoUser,
-                               .gpu = gpu,
-                               .priority = static_cast<uint32_t>(tenant.priority)};
+      const UsageSeries series{
+          .tenant = name, .uid = kNoUser, .gpu = gpu, .priority = class_of(tenant, snapshot)};
       if (has_looked_)
         sums_[series].used +=
             gained(use.gpu_time_ns, before) - (seen == of_processes_.end() ? 0 : seen->second);

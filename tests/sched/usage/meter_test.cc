@@ -70,6 +70,27 @@ TEST(UsageMeter, CountsProcessesAndWhatTheTenantHadBesides) {
   EXPECT_TRUE(machine.meter.take().sample.amounts.empty());
 }
 
+TEST(UsageMeter, TheClassIsTheOneThatHolds) {
+  Machine machine;
+  std::strcpy(machine.snapshot.tenants[0].record.name, "team/a");
+  TenantRecord team;
+  std::strcpy(team.name, "team");
+  machine.snapshot.tenants.push_back({.slot = 7, .record = team});  // of the normal class
+  machine.look();
+  machine.run(400, 450);
+  const UsageWrite taken = machine.meter.take();
+  const auto used = [&](uint32_t uid, uint32_t priority) {
+    const auto found = taken.sample.amounts.find({.tenant = "team/a",
+                                                  .uid = uid == 0 ? kNoUser : int64_t{uid},
+                                                  .gpu = 0,
+                                                  .priority = priority});
+    return found == taken.sample.amounts.end() ? 0 : found->second.used_ms;
+  };
+  EXPECT_EQ(used(1000, 1), 400U);
+  EXPECT_EQ(used(0, 1), 50U);
+  EXPECT_EQ(used(1000, 2), 0U);
+}
+
 TEST(UsageMeter, LosesNoPartOfAMillisecond) {
   Machine machine;
   machine.look();
