@@ -186,7 +186,13 @@ TEST_F(ProcFilesTest, ACommandMayContainBlanksAndParentheses) {
   write("status", kStatus);
   write("cmdline", std::string("python\0train.py\0", 16));
   write("cgroup", "0::/user.slice/a b.scope\n");
-  const auto details = reader_.details(7);
+  auto details = reader_.details(7);
+  ASSERT_TRUE(details);
+  // Empty where it could not be read in time.
+  EXPECT_TRUE(eventually([&] {
+    details = reader_.details(7);
+    return details && !details->command_line.empty();
+  }));
   ASSERT_TRUE(details);
   EXPECT_EQ(details->command, "a) b (c");
   EXPECT_EQ(details->parent, 3);
