@@ -30,7 +30,7 @@ void KernelTenants::hand_over(const TenantsConfig& config) {
     const Tenant& tenant = *tenants_.at(slot);
     const bool is_there = tree_.has(tenant.name);
     if (written.contains(tenant.name) || (!is_there && !tenant.is_kept)) continue;
-    Result<> done = is_there ? Result<>() : make_line(tenant.name);
+    Result<> done = make_with_above(tree_, tenant.name);  // the file may name those above no more
     if (done) done = tree_.write(tenant.name, tenant.at_run_time);
     if (done && tenant.is_frozen_by_user) done = tree_.write_freeze(tenant.name, true);
     log_failure(done, tenant.name);
@@ -42,13 +42,6 @@ void KernelTenants::hand_over(const TenantsConfig& config) {
     if (!attached && attached.error().code != std::errc::no_such_process)
       log_warning("process {}: {}", process.pid, attached.error().message());
   }
-}
-
-// Makes the tenant in sysfs, and those above it that are not there: the file may name them no more.
-Result<> KernelTenants::make_line(std::string_view tenant) {
-  if (tenant.empty() || tree_.has(tenant)) return {};
-  if (auto made = make_line(name_above(tenant)); !made) return made;
-  return tree_.create(tenant);
 }
 
 void KernelTenants::start(const TenantsConfig& config) {

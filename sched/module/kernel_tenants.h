@@ -71,7 +71,6 @@ class KernelTenants final : public TenantControl {
  private:
   static constexpr Nanos kLook = 100ms;
   Result<> remove_from_sysfs(const std::string& tenant);
-  Result<> make_line(std::string_view tenant);
 
   Seeded seed_with_users(const TenantsConfig& config, Seed what);
   void seed(const TenantsConfig& config, Seed what);

@@ -17,19 +17,22 @@ namespace {
 // Makes the tenants that are not there, and returns their names. The kernel tries rules in the
 // order in which tenants were made, so that is the file's, but for those above others.
 std::set<std::string> make_missing(SysfsTree& tree, const TenantsConfig& config) {
-  std::set<std::string> made;
-  const auto make = [&](const auto& self, const std::string& name) -> void {
-    if (name.empty() || tree.has(name)) return;
-    self(self, std::string(name_above(name)));
-    const auto created = tree.create(name);
-    log_failure(created, name);
-    if (created) made.insert(name);
-  };
-  for (const TenantConfig& written : config.tenants) make(make, written.name);
-  return made;
+  std::set<std::string> missing;
+  for (const TenantConfig& written : config.tenants)
+    if (!tree.has(written.name)) missing.insert(written.name);
+  for (const TenantConfig& written : config.tenants)
+    log_failure(make_with_above(tree, written.name), written.name);
+  std::erase_if(missing, [&tree](const std::string& name) { return !tree.has(name); });
+  return missing;
 }
 
 }  // namespace
+
+Result<> make_with_above(SysfsTree& tree, std::string_view tenant) {
+  if (tenant.empty() || tree.has(tenant)) return {};
+  if (auto made = make_with_above(tree, name_above(tenant)); !made) return made;
+  return tree.create(tenant);
+}
 
 Seeded seed_sysfs(SysfsTree& tree, const TenantsConfig& config, Seed what,
                   const std::function<std::optional<uid_t>(const std::string&)>& uid_of) {

@@ -24,6 +24,9 @@ namespace gpushare {
 // Logs why something could not be done to the tenant; says nothing of what was done.
 void log_failure(const Result<>& done, std::string_view tenant);
 
+// Makes the tenant in sysfs, and those above it that are not there.
+Result<> make_with_above(SysfsTree& tree, std::string_view tenant);
+
 enum class Seed { kMissing, kAll };  // at the start, on a reload
 
 struct Seeded {

@@ -59,9 +59,10 @@ void add(kmod::TenantUsage& sum, const kmod::TenantUsage& more) {
   for (size_t gpu = 0; gpu < sum.by_gpu.size(); ++gpu) sum.by_gpu[gpu] += more.by_gpu[gpu];
 }
 
-}  // namespace
-
-std::vector<kmod::TenantUsage> usages_of(const State& state) {
+// The use of every tenant, in the order of their slots. The share is that of all GPUs together:
+// 1000 is every GPU all the time. `uses`: those with what is below.
+std::vector<kmod::TenantUsage> usages_of(const State& state,
+                                         const std::map<uint32_t, TenantUse>& uses) {
   std::map<uint32_t, double> shares;  // by slot; a tenant of which no share is known is missing
   for (const auto& [key, member] : state.members) {
     const auto& [process, gpu] = key;
@@ -70,7 +71,6 @@ std::vector<kmod::TenantUsage> usages_of(const State& state) {
     state.tenants.for_line(member.tenant,
                            [&](uint32_t slot, const Tenant&) { shares[slot] += share; });
   }
-  const std::map<uint32_t, TenantUse> uses = uses_with_below(state);
   std::vector<kmod::TenantUsage> usages;
   for (const uint32_t slot : state.tenants.slots()) {
     kmod::TenantUsage& usage = usages.emplace_back();
@@ -93,6 +93,8 @@ std::vector<kmod::TenantUsage> usages_of(const State& state) {
   return usages;
 }
 
+}  // namespace
+
 void UsageReport::start_over(const State& state) {
   before_.clear();
   published_.clear();
@@ -100,7 +102,7 @@ void UsageReport::start_over(const State& state) {
   waits_.clear();
   used_.clear();
   looked_at_ = {};
-  for (const kmod::TenantUsage& counted : usages_of(state)) {
+  for (const kmod::TenantUsage& counted : usages_of(state, uses_with_below(state))) {
     const std::string& name = counted.tenant;
     const auto micros_of = [&](const char* file) {
       return Micros(static_cast<int64_t>(tree_.counter(name, file).value_or(0)));
@@ -125,7 +127,7 @@ void UsageReport::start_over(const State& state) {
 }
 
 // Adds what the tenants waited since the last look.
-void UsageReport::look(Time now, const State& state) {
+void UsageReport::look(Time now, const State& state, const std::map<uint32_t, TenantUse>& uses) {
   const Nanos passed = looked_at_ == Time{} ? Nanos{} : now - looked_at_;
   looked_at_ = now;
   std::map<uint32_t, std::vector<Turn>> turns;  // by tenant slot
@@ -144,7 +146,6 @@ void UsageReport::look(Time now, const State& state) {
     state.tenants.for_line(member.tenant,
                            [&](uint32_t slot, const Tenant&) { turns[slot].push_back(turn); });
   }
-  const std::map<uint32_t, TenantUse> uses = uses_with_below(state);
   used_ = std::move(used);
   std::erase_if(waits_, [&](const auto& item) { return !state.tenants.find(item.first); });
   for (const uint32_t slot : state.tenants.slots()) {
@@ -215,10 +216,10 @@ void UsageReport::keep_what_is_gone(const State& state) {
 void UsageReport::publish(Time now, const State& state) {
   if (now < next_) return;
   next_ = now + kInterval;
-  look(now, state);
-  std::vector<kmod::TenantUsage> usages = usages_of(state);
-  keep_what_is_gone(state);
   const std::map<uint32_t, TenantUse> uses = uses_with_below(state);
+  look(now, state, uses);
+  std::vector<kmod::TenantUsage> usages = usages_of(state, uses);
+  keep_what_is_gone(state);
   for (kmod::TenantUsage& usage : usages) {
     put_waits(usage);
     put_gpus(usage, uses, state);

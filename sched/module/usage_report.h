@@ -23,10 +23,6 @@ namespace gpushare {
 
 using namespace std::chrono_literals;
 
-// The use of every tenant and all below it in the tree, in the order of their slots. The share is
-// that of all GPUs together: 1000 is every GPU all the time.
-std::vector<kmod::TenantUsage> usages_of(const State& state);
-
 class UsageReport {
  public:
   static constexpr Nanos kInterval = 100ms;
@@ -49,7 +45,7 @@ class UsageReport {
     CapPeriods periods{};
     Nanos throttled{};  // as it was at the last look
   };
-  void look(Time now, const State& state);
+  void look(Time now, const State& state, const std::map<uint32_t, TenantUse>& uses);
   void put_waits(kmod::TenantUsage& usage) const;
   void put_gpus(kmod::TenantUsage& usage, const std::map<uint32_t, TenantUse>& uses,
                 const State& state) const;

@@ -27,15 +27,6 @@ uint64_t take_ms(int64_t& ns) {
   return static_cast<uint64_t>(ms);
 }
 
-// The class that holds for the tenant, which is none above that of a tenant above it.
-uint32_t class_of(const TenantRecord& tenant, const PlaneSnapshot& snapshot) {
-  Priority lowest = tenant.priority;
-  for (auto above = name_above(tenant.name); !above.empty(); above = name_above(above))
-    for (const auto& [slot, other] : snapshot.tenants)
-      if (above == other.name) lowest = std::min(lowest, other.priority);
-  return static_cast<uint32_t>(lowest);
-}
-
 FreezeReason reason_of(ProcessState state) {
   return state == ProcessState::kFrozenCap    ? FreezeReason::kCap
          : state == ProcessState::kFrozenTurn ? FreezeReason::kTurn
@@ -52,6 +43,8 @@ void UsageMeter::look(const PlaneSnapshot& snapshot, Time monotonic, int64_t wal
   for (const GpuRecord& gpu : snapshot.gpus)
     gpus_[gpu.index] = {.uuid = gpu.uuid, .name = gpu.name};
   of_processes_.clear();
+  classes_.clear();
+  for (const auto& [slot, tenant] : snapshot.tenants) classes_[tenant.name] = tenant.priority;
   for (auto& [key, counters] : processes_) counters.is_seen = false;
   for (auto& [key, counters] : tenants_) counters.is_seen = false;
   for (auto& [key, freeze] : frozen_) freeze.is_seen = false;
@@ -61,6 +54,15 @@ void UsageMeter::look(const PlaneSnapshot& snapshot, Time monotonic, int64_t wal
   std::erase_if(tenants_, [](const auto& entry) { return !entry.second.is_seen; });
   end_freezes();
   has_looked_ = true;
+}
+
+// That holds for the tenant: none above that of a tenant above it.
+uint32_t UsageMeter::class_of(std::string_view tenant) const {
+  Priority lowest = Priority::kHigh;
+  for (; !tenant.empty(); tenant = name_above(tenant))
+    if (const auto own = classes_.find(tenant); own != classes_.end())
+      lowest = std::min(lowest, own->second);
+  return static_cast<uint32_t>(lowest);
 }
 
 void UsageMeter::look_at_processes(const PlaneSnapshot& snapshot, int64_t passed_ns, Time monotonic,
@@ -84,10 +86,7 @@ void UsageMeter::look_at_processes(const PlaneSnapshot& snapshot, int64_t passed
                  .tenant = name,
                  .uid = uid};
 
-    Sums& own = sums_[{.tenant = name,
-                       .uid = uid,
-                       .gpu = process.gpu,
-                       .priority = class_of(tenant->record, snapshot)}];
+    Sums& own = sums_[{.tenant = name, .uid = uid, .gpu = process.gpu, .priority = class_of(name)}];
     Sums& of_job = jobs_[job];
     const bool waits =
         process.state == ProcessState::kWaiting || process.state == ProcessState::kFrozenTurn;
@@ -128,7 +127,7 @@ void UsageMeter::look_at_tenants(const PlaneSnapshot& snapshot, int64_t passed_n
       const uint64_t before =
           std::exchange(known, {.used_ns = use.gpu_time_ns, .is_seen = true}).used_ns;
       const UsageSeries series{
-          .tenant = name, .uid = kNoUser, .gpu = gpu, .priority = class_of(tenant, snapshot)};
+          .tenant = name, .uid = kNoUser, .gpu = gpu, .priority = class_of(name)};
       if (has_looked_)
         sums_[series].used +=
             gained(use.gpu_time_ns, before) - (seen == of_processes_.end() ? 0 : seen->second);

@@ -5,8 +5,10 @@
 // that were seen is its own, without a user. Times in a state are those from one look to the next.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -46,6 +48,7 @@ class UsageMeter {
 
   void look_at_processes(const PlaneSnapshot& snapshot, int64_t passed_ns, Time monotonic,
                          int64_t wall_ms);
+  uint32_t class_of(std::string_view tenant) const;
   void look_at_tenants(const PlaneSnapshot& snapshot, int64_t passed_ns);
   void end_freezes();
 
@@ -55,7 +58,8 @@ class UsageMeter {
   std::map<ProcessOnGpu, Counters> processes_;
   std::map<ProcessOnGpu, Freeze> frozen_;
   std::map<TenantOnGpu, Counters> tenants_;
-  std::map<TenantOnGpu, int64_t> of_processes_;  // GPU time in this look
+  std::map<TenantOnGpu, int64_t> of_processes_;           // GPU time in this look
+  std::map<std::string, Priority, std::less<>> classes_;  // settings of the tenants, in this look
   std::map<UsageSeries, Sums> sums_;
   std::map<UsageSeries, UsageAmounts> latencies_;
   std::map<UsageJob, Sums> jobs_;

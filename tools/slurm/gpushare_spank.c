@@ -186,7 +186,8 @@ static int tenant_names(spank_t spank, uint32_t job, char names[2][GS_TENANT_SIZ
 	struct passwd entry, *found = NULL;
 	uid_t uid = 0;
 
-	if (spank_get_item(spank, S_JOB_UID, &uid) == ESPANK_SUCCESS &&
+	/* The name service may be slow. */
+	if (strstr(admin.below, "%u") && spank_get_item(spank, S_JOB_UID, &uid) == ESPANK_SUCCESS &&
 	    !getpwuid_r(uid, &entry, buffer, sizeof(buffer), &found) && found)
 		snprintf(user, sizeof(user), "%s", found->pw_name);
 	if (gs_tenant_name(&admin, user, job, names[0]))
@@ -283,6 +284,7 @@ int slurm_spank_job_epilog(spank_t spank, int count, char *words[])
 {
 	char why[GS_WHY_SIZE], names[2][GS_TENANT_SIZE];
 	uint32_t job = 0;
+	bool is_absent = false;
 
 	/* Slurm does not call slurm_spank_init() in this process. */
 	if (gs_parse_admin(&admin, count, words, why))
@@ -290,8 +292,10 @@ int slurm_spank_job_epilog(spank_t spank, int count, char *words[])
 	if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS)
 		return 0;
 	gs_take_ended(admin.socket, remove_tenant);
-	for (int i = tenant_names(spank, job, names) - 1; i >= 0; i--)
-		if (remove_tenant(names[i]) && gs_note_ended(admin.socket, names[i]))
+	for (int i = tenant_names(spank, job, names) - 1; i >= 0; i--) {
+		is_absent = is_absent || remove_tenant(names[i]);
+		if (is_absent && gs_note_ended(admin.socket, names[i]))
 			slurm_error("gpushare: %s stays until 'gpushare remove': %m", names[i]);
+	}
 	return 0;
 }

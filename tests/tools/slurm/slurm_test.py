@@ -32,6 +32,16 @@ def expect_gone(cluster, *jobs):
         expect(float(logged[1]) >= least // 1e6 / 1e3, "%s, but it had %d ns before" % (logged[0], least))
 
 
+def expect_gone_later(cluster, job, tenant):
+    """Ends the job while no agent runs: its tenant goes when there is one again, and somebody comes."""
+    cluster.cancel(job)
+    until("the job is noted", lambda: tenant in (WORK / "run/slurm-ended").read_text().split())
+    cluster.start_agent()
+    expect(tenant in cluster.tenants(), "the tenant went with the agent: the test shows nothing")
+    expect(cluster.srun("--gres=shard:2", "true").returncode == 0, "a job does not run")
+    until("the tenants are gone", lambda: not cluster.tenants())
+
+
 def TwoJobsHaveTheirShards(cluster):
     two, six = cluster.begin_busy("--gres=shard:2"), cluster.begin_busy("--gres=shard:6")
     cluster.await_shares([two, six], [25, 75])
@@ -145,13 +155,7 @@ def WithoutAnAgentJobsRun(cluster):
     said = cluster.srun("--gres=shard:2", "echo", "it ran")
     expect(said.returncode != 0 and not said.stdout and "may not run without gpushare" in said.stderr, said)
     until("the node is not drained", lambda: cluster.node_state() in ("mix", "idle"))
-    # The job that ends meanwhile goes when there is an agent again, and somebody comes.
-    cluster.cancel(job)
-    until("the job is noted", lambda: "slurm-" + job in (WORK / "run/slurm-ended").read_text().split())
-    cluster.start_agent()
-    expect("slurm-" + job in cluster.tenants(), "the tenant went with the agent: the test shows nothing")
-    expect(cluster.srun("--gres=shard:2", "true").returncode == 0, "a job does not run")
-    until("the tenants are gone", lambda: not cluster.tenants())
+    expect_gone_later(cluster, job, "slurm-" + job)
     cluster.use_plugin()
 
 
@@ -166,12 +170,7 @@ def JobsAreBelowTheTenantOfTheirUser(cluster):
     # One that ends while no agent runs goes from there, too.
     job = cluster.begin_busy("--gres=shard:2", user="alice")
     cluster.stop_agent()
-    cluster.cancel(job)
-    until("the job is noted", lambda: "alice/slurm-" + job in (WORK / "run/slurm-ended").read_text().split())
-    cluster.start_agent()
-    expect("alice/slurm-" + job in cluster.tenants(), "the tenant went with the agent: the test shows nothing")
-    expect(cluster.srun("--gres=shard:2", "true").returncode == 0, "a job does not run")
-    until("the tenants are gone", lambda: not cluster.tenants())
+    expect_gone_later(cluster, job, "alice/slurm-" + job)
     expect(cluster.gpushare("remove", "alice").returncode == 0, "something is below it")
     cluster.use_plugin()
 
