@@ -13,7 +13,7 @@ jobs-1-1      beside another such job on the same GPUs; jobs-1-3 and jobs-3-1 li
 Of each: steps/s as a part of what is due (share x alone), the 99th percentile of a step, the longest step, what each tenant
 has of each GPU by the agent's records, and whether the losses are those of the job alone. --off leaves each GPU to itself,
 for comparison. With --trace FOLDER a recording of the context switches is written there in the midst of each row
-(`gpushare trace`, 2 s). With --kills, the agent is killed so many times a minute, at random instants, and its supervisor
+(`gpushare trace`, 2 s), and when each step began, where the job says so. With --kills, the agent is killed so many times a minute, at random instants, and its supervisor
 starts the next one: the job must get on and end with the same losses, and nothing may stay frozen; its share is not asked
 then.
 Needs root, torch with NCCL, and GPUs that nobody else uses.
@@ -156,6 +156,8 @@ def measure(options, row, single, gangs):
         log = agent.log()
     if said is None:
         sys.exit(f"the job ended early: {job.errors()[-800:]}\n{log[-2000:]}")
+    if options.trace and "begun_ns" in said:
+        (options.trace / f"{row}-steps.json").write_text(json.dumps({key: said[key] for key in ("begun_ns", "ms")}))
     rate, full = said["steps"] / seconds, single["steps"] / ALONE
     result = {"share_due": share, "steps_per_s": rate, "alone_steps_per_s": full, "of_due": rate / (share * full),
               "step_p99_ms": record.quantile(said["ms"], 0.99), "step_max_ms": max(said["ms"]),

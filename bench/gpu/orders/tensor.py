@@ -56,9 +56,10 @@ def rank(number, options, gate, gpus):
     if number == 0:
         print(json.dumps({"ready": True}), flush=True)
     gate.wait()
-    times, found, end = [], [], time.monotonic() + options.seconds
+    times, begins, found, end = [], [], [], time.monotonic() + options.seconds
     goes_on = torch.ones(1, device="cuda")
     while goes_on.item():
+        begins.append(time.time_ns())
         begun = time.monotonic()
         x = token(layers, x)
         value = x.float().sum().item()
@@ -69,7 +70,7 @@ def rank(number, options, gate, gpus):
         goes_on.fill_(time.monotonic() < end)
         distributed.broadcast(goes_on, 0)
     if number == 0:
-        print(json.dumps({"steps": len(times), "ms": times, "losses": found}), flush=True)
+        print(json.dumps({"steps": len(times), "ms": times, "begun_ns": begins, "losses": found}), flush=True)
     distributed.destroy_process_group()
 
 
