@@ -32,8 +32,8 @@ struct Switches {
 
 void carry_out(Gpu& gpu, uint32_t index, const Clock& clock, Switches& switches,
                const std::function<bool(const ControlKey&)>& is_moot) {
-  if (!switches.freezes.empty()) carry_out(gpu, index, std::span(switches.freezes), clock, is_moot);
   if (!switches.thaws.empty()) carry_out(gpu, index, std::span(switches.thaws), clock);
+  if (!switches.freezes.empty()) carry_out(gpu, index, std::span(switches.freezes), clock, is_moot);
 }
 
 void carry_out(Gpu& gpu, const Clock& clock, SliceOrder& order) {

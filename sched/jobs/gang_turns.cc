@@ -10,7 +10,6 @@
 namespace gpushare {
 namespace {
 
-constexpr double kPeriodNs = GangTurns::kPeriod.count();
 // Of its cap: what keeps its share down is the cap and not its weight.
 constexpr double kNearCap = 0.99;
 constexpr double kLeastShare = 0.001, kMostShare = 0.999;
@@ -18,11 +17,12 @@ constexpr double kLeastShare = 0.001, kMostShare = 0.999;
 // owed: what is due to gangs that overlap may be more than there is.
 constexpr double kLongestTurn = 1.5;
 constexpr Nanos kSoon = std::chrono::milliseconds(1);
+constexpr double kLongestWaitNs = std::chrono::nanoseconds(std::chrono::seconds(1)).count();
 
 uint64_t bit(uint32_t gpu) { return uint64_t{1} << gpu; }
 
 Nanos nanos(double ns) {
-  return Nanos(static_cast<int64_t>(std::ceil(std::clamp(ns, 0.0, 10 * kPeriodNs))));
+  return Nanos(static_cast<int64_t>(std::ceil(std::clamp(ns, 0.0, kLongestWaitNs))));
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ void GangTurns::settle(Nanos passed, std::span<const Seen> all) {
     else if ((gang->second.gpus & bit(seen.gpu)) != 0)
       of_gangs[{seen.job, seen.gpu}] += used;
   }
-  std::map<uint32_t, double> due_to_gangs;
+  std::map<uint32_t, double> due_to_gangs, longest_ns;
   for (auto& [key, gang] : gangs_) {
     if (!gang.has_rivals) continue;
     double there = 0, had = 0;
@@ -77,13 +77,16 @@ void GangTurns::settle(Nanos passed, std::span<const Seen> all) {
     const int gpus = std::max(std::popcount(gang.contested), 1);
     if (gang.is_at_cap) there = static_cast<double>(passed.count()) * gpus;
     gang.owed_ns += (gang.share * there - had) / gpus;
-    gang.owed_ns = std::clamp(gang.owed_ns, -kPeriodNs, kPeriodNs);
+    gang.owed_ns = std::clamp(gang.owed_ns, -gang.period_ns, gang.period_ns);
     for (const auto& [gpu, use] : uses)
-      if ((gang.contested & bit(gpu)) != 0) due_to_gangs[gpu] += gang.share * there / gpus;
+      if ((gang.contested & bit(gpu)) != 0) {
+        due_to_gangs[gpu] += gang.share * there / gpus;
+        longest_ns[gpu] = std::max(longest_ns[gpu], gang.period_ns);
+      }
   }
   for (auto& [gpu, rest] : rest_) {
     rest.owed_ns += std::max(uses[gpu].all - due_to_gangs[gpu], 0.0) - uses[gpu].rest;
-    rest.owed_ns = std::clamp(rest.owed_ns, -kPeriodNs, kPeriodNs);
+    rest.owed_ns = std::clamp(rest.owed_ns, -longest_ns[gpu], longest_ns[gpu]);
   }
 }
 
@@ -130,15 +133,15 @@ void GangTurns::find_gangs(std::span<const Seen> all) {
                                 : "pid-" + std::to_string(key.process.pid);
     gang.priority = job.priority;
     gang.gpus = job.busy;
+    gang.share = 1;
+    for (const auto& [gpu, share] : job.shares) gang.share = std::min(gang.share, share);
+    gang.is_at_cap = gang.share >= kNearCap * job.cap;
+    gang.share = std::clamp(gang.share, kLeastShare, kMostShare);
     // What its bucket was charged may be more than what it is known to have used. So its turn ends
     // here with what is owed as well: otherwise each one would be cut short.
     const bool was_capped = std::exchange(gang.is_capped, job.is_capped);
     if (gang.is_capped && !was_capped && gang.has_rivals)
       gang.owed_ns = std::min(gang.owed_ns, -swing_ns(gang));
-    gang.share = 1;
-    for (const auto& [gpu, share] : job.shares) gang.share = std::min(gang.share, share);
-    gang.is_at_cap = gang.share >= kNearCap * job.cap;
-    gang.share = std::clamp(gang.share, kLeastShare, kMostShare);
   }
   std::erase_if(gangs_, [](const auto& one) { return !one.second.is_seen; });
 }
@@ -223,15 +226,25 @@ void GangTurns::find_rest(std::span<const Seen> all) {
       if (&other != &gang && other.priority == gang.priority)
         gang.contested |= other.gpus & gang.gpus;
     gang.has_rivals = gang.contested != 0;
+    gang.period_ns = static_cast<double>(period_of(gang, all).count());
     if (gang.has_rivals) continue;
     gang.owed_ns = 0;
   }
 }
 
+Nanos GangTurns::period_of(const Gang& gang, std::span<const Seen> all) const {
+  const bool is_anybody_capped = std::ranges::any_of(all, [&](const Seen& seen) {
+    return seen.cap < 1 && (gang.gpus & bit(seen.gpu)) != 0 && seen.priority == gang.priority &&
+           seen.wants_gpu && !is_light(seen);
+  });
+  if (is_anybody_capped) return kPeriodOfCapped;
+  return kPeriodPerGpu * (std::popcount(gang.gpus) + 1);
+}
+
 // So much is owed to it when its turn begins, and so much more than its due it has had when that
 // ends.
-double GangTurns::swing_ns(const Gang& gang) const {
-  return gang.share * (1 - gang.share) * kPeriodNs / 2;
+double GangTurns::swing_ns(const Gang& gang) {
+  return gang.share * (1 - gang.share) * gang.period_ns / 2;
 }
 
 // Whether one that has the turn shares a GPU with it.
@@ -265,7 +278,7 @@ void GangTurns::choose(Time now) {
     }
     if (!gang.runs) continue;
     const double turn = static_cast<double>((now - gang.since).count());
-    const bool is_long = turn > kLongestTurn * gang.share * kPeriodNs;
+    const bool is_long = turn > kLongestTurn * gang.share * gang.period_ns;
     if (gang.is_capped || gang.owed_ns <= -swing_ns(gang) || is_long || gang.since == Time{})
       gang.runs = false;
   }
@@ -285,7 +298,7 @@ void GangTurns::choose(Time now) {
     if (gang.since == Time{}) gang.since = now;
     if (!gang.has_rivals || gang.is_capped) continue;
     const double wait = gang.runs ? std::min((gang.owed_ns + swing_ns(gang)) / (1 - gang.share),
-                                             kLongestTurn * gang.share * kPeriodNs -
+                                             kLongestTurn * gang.share * gang.period_ns -
                                                  static_cast<double>((now - gang.since).count()))
                                   : (swing_ns(gang) - gang.owed_ns) / gang.share;
     next_ = std::min(next_, now + std::max(nanos(wait), kSoon));

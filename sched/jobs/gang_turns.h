@@ -12,8 +12,8 @@
 // are held there, and otherwise it is held everywhere. Its share is the least of what the plans
 // give it on its GPUs. It is owed that part of what all
 // have used, by the switch log; a turn begins when enough is owed, and ends when it has had as much
-// more than was due (kPeriod).
-//   share 0.4 of both GPUs -> 40 ms for the gang, 60 ms for the others, on both GPUs
+// more than was due (period_of).
+//   share 0.4 of both GPUs -> 60 ms for the gang, 90 ms for the others, on both GPUs
 // Nobody of a higher class is ever held. Who makes little use of its share is left alone: it is not
 // held, and has no turns. Who is out of tokens leaves its GPU to the gang until it has some again.
 // Gangs that share no GPU have their turns at the same time.
@@ -35,8 +35,12 @@ namespace gpushare {
 class GangTurns {
  public:
   // A turn of the gang and one of the others together, where one gang competes with programs on one
-  // GPU each. A freeze and a thaw cost the GPU about 0.8 ms, so that two of them are 2 % of it.
-  static constexpr Nanos kPeriod = std::chrono::milliseconds(100);
+  // GPU each, is this for each GPU and once more. The driver makes its calls one after the other,
+  // whichever GPU they concern: a period of 100 ms lost 2.0 ms on two H100 and 3.3 on four
+  // (2026-11-28, bench/results/gangs.jsonl). Where somebody is capped it is the shorter one: a
+  // bucket holds what comes back in 100 ms, and who waits longer loses tokens.
+  static constexpr Nanos kPeriodPerGpu = std::chrono::milliseconds(50);
+  static constexpr Nanos kPeriodOfCapped = std::chrono::milliseconds(100);
   // Who uses less than this part of its share makes little use of it, until it uses more than the
   // second part. In turns of its own the switch log cannot tell: there the driver's samples do,
   // which come once a second.
@@ -96,6 +100,7 @@ class GangTurns {
     uint64_t contested = 0;  // those of them that others of its class want, too
     double share = 0;        // that is due to it, on all of them
     double owed_ns = 0;      // less than 0: it has had more than was due
+    double period_ns = 0;    // of its turns and those of the others
     bool is_at_cap = false, is_capped = false, has_rivals = false, runs = true;
     bool is_seen = false;
     Time since{};
@@ -132,7 +137,8 @@ class GangTurns {
   std::pair<Key, uint32_t> company_of(const Seen& seen) const;
   bool meets_running(const Gang& gang) const;
   bool may_begin(const Gang& gang) const;
-  double swing_ns(const Gang& gang) const;
+  static double swing_ns(const Gang& gang);
+  Nanos period_of(const Gang& gang, std::span<const Seen> all) const;
 
   std::map<Key, Gang> gangs_;
   std::map<uint32_t, Rest> rest_;         // by GPU

@@ -33,7 +33,7 @@ TEST_F(FreezesTest, FreezesTheComputeChannelsOnceAndThawsThemOnce) {
   EXPECT_EQ(ledger_entries(), 0u);
 }
 
-TEST_F(FreezesTest, FreezesSeveralProcessesInOneCallBeforeItThawsOthers) {
+TEST_F(FreezesTest, FreezesSeveralProcessesInOneCallAfterItHasThawedOthers) {
   apply({target(kA, true), target(kB, true)});
   ASSERT_EQ(calls(Kind::kFreeze), 1u);
   EXPECT_EQ(gpu_.calls[0].channels.size(), 16u);
@@ -41,8 +41,8 @@ TEST_F(FreezesTest, FreezesSeveralProcessesInOneCallBeforeItThawsOthers) {
   gpu_.calls.clear();
   apply({target(kA, true, Micros(1000)), target(kB, false, Micros(1))});
   ASSERT_GE(gpu_.calls.size(), 4u);
-  EXPECT_EQ(gpu_.calls[0].kind, Kind::kFreeze);
-  EXPECT_EQ(gpu_.calls[1].kind, Kind::kThaw);
+  EXPECT_EQ(gpu_.calls[0].kind, Kind::kThaw);
+  EXPECT_EQ(gpu_.calls[1].kind, Kind::kFreeze);
 }
 
 TEST_F(FreezesTest, FreezesWhatAFrozenProcessMakesLater) {

@@ -36,15 +36,18 @@ TEST_P(BesidePrograms, ItsStepsAreItsShare) {
   const std::size_t before = job.times_ms().size();
   const Nanos time = 5s;
   const uint64_t steps = job.steps();
+  const auto used = [&](std::size_t program, uint32_t gpu) {
+    return static_cast<double>(rig.record(*rig.programs[program], gpu).gpu_time_ns);
+  };
+  const std::vector earlier{used(0, 0), used(1, 1), used(2, 0), used(3, 1)};
   const auto shares = rig.measure(time);
   const double rate =
       static_cast<double>(job.steps() - steps) * std::chrono::duration<double>(job.alone()) / time;
   EXPECT_GE(rate, kLeast * row.due);
-  // Of what both have used in a second, which is no whole number of turns.
   for (const uint32_t gpu : {0U, 1U}) {
-    const double rank = rig.record(*rig.programs[gpu], gpu).share_permille;
-    const double other = rig.record(*rig.programs[2 + gpu], gpu).share_permille;
-    EXPECT_NEAR(other / (rank + other), 1 - row.due, 2 * kPoint);
+    const double rank = used(gpu, gpu) - earlier[gpu];
+    const double other = used(2 + gpu, gpu) - earlier[2 + gpu];
+    EXPECT_NEAR(other / (rank + other), 1 - row.due, kPoint);
     EXPECT_GE(shares[2 + gpu], (1 - row.due) * 0.96);
   }
   std::vector<double> times(job.times_ms().begin() + static_cast<ptrdiff_t>(before),
@@ -52,7 +55,7 @@ TEST_P(BesidePrograms, ItsStepsAreItsShare) {
   std::ranges::sort(times);
   const double p99 = times.at(times.size() * 99 / 100);
   const double alone_ms = std::chrono::duration<double, std::milli>(job.alone()).count();
-  EXPECT_LE(p99, alone_ms / row.due + (1 - row.due) * 100 + 3);
+  EXPECT_LE(p99, alone_ms / row.due + (1 - row.due) * 150 + 3);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -122,6 +125,42 @@ INSTANTIATE_TEST_SUITE_P(All, TwoJobs,
                                            PairRow{"one_to_three", "100", "300", 0.25},
                                            PairRow{"three_to_one", "300", "100", 0.75}),
                          [](const auto& row) { return row.param.description; });
+
+// A change of turns costs more where there are more GPUs, so that there are fewer; but a bucket
+// holds what comes back in 100 ms.
+struct PeriodRow {
+  const char* description;
+  std::vector<uint32_t> gpus;
+  std::vector<Setting> job, others;
+  double due, period_ms;
+};
+class Periods : public ::testing::TestWithParam<PeriodRow> {};
+
+TEST_P(Periods, AreAsLongAsTheGpusAreManyAndBucketsAllow) {
+  const PeriodRow& row = GetParam();
+  GangRig rig(static_cast<uint32_t>(row.gpus.size()));
+  rig.start();
+  const auto& job = rig.add_job("job", row.job, row.gpus);
+  for (const uint32_t gpu : row.gpus) {
+    rig.add_busy("other" + std::to_string(gpu), row.others, gpu);
+    rig.run_for(3ms);
+  }
+  rig.run_for(4s);
+  const uint64_t freezes = rig.record(*rig.programs[0]).freezes;
+  const double seconds = 20;
+  EXPECT_GE(rig.rate(job, 20s), 0.93 * row.due);
+  const double turns = seconds * 1000 / row.period_ms;
+  EXPECT_NEAR(static_cast<double>(rig.record(*rig.programs[0]).freezes - freezes), turns,
+              0.08 * turns);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Periods,
+    ::testing::Values(PeriodRow{"two", {0, 1}, {}, {}, 0.5, 150},
+                      PeriodRow{"four", {0, 1, 2, 3}, {}, {}, 0.5, 250},
+                      PeriodRow{"capped", {0, 1, 2, 3}, {{"max", "40%"}}, {}, 0.4, 100},
+                      PeriodRow{"beside_capped", {0, 1}, {}, {{"max", "70%"}}, 0.5, 100}),
+    [](const auto& row) { return row.param.description; });
 
 TEST(Gangs, AloneTheyAreLeftAlone) {
   JobOnTwoGpus rig;
