@@ -55,10 +55,38 @@ void cap_30_beside(Stage& stage, Report& report) {
               percent(native.rates[1] / solo), percent(rest), rest >= kLeastOfTheRest * left);
 }
 
+// A department's cap holds for all of its projects together, and these share it by their weights.
+void cap_tree(Stage& stage, Report& report) {
+  const double solo = stage.solo().spin_units_per_ms;
+  const std::vector<Runner> runners{runner(stage, "a/x"), runner(stage, "a/y"), runner(stage, "b")};
+  const std::vector<double> due{0.1, 0.3};
+  const RaceResult native = race(stage, runners);
+  stage.start_agent(
+      "[tenant.a]\nmax = \"40%\"\nweight = 900\n[tenant.\"a/x\"]\nweight = 100\n"
+      "[tenant.\"a/y\"]\nweight = 300\n[tenant.b]\n");
+  const RaceResult ours = race(stage, runners);
+  stage.stop_agent();
+  report.numbers()
+      .add("solo_units_per_ms", solo)
+      .add("native", native.record())
+      .add("ours", ours.record());
+  const std::vector<double> capped{ours.rates[0] / solo, ours.rates[1] / solo};
+  report.must("both projects, by progress", percents(due) + " +- 1", "-", percents(capped),
+              worst_error(capped, due) <= kPoint);
+  const std::vector<double> by_log{ours.log_shares[0], ours.log_shares[1]};
+  report.must("both projects, by the log", percents(due) + " +- 1", "-", percents(by_log),
+              worst_error(by_log, due) <= kPoint);
+  const double left = native.total() / solo - due[0] - due[1];
+  const double rest = ours.rates[2] / solo;
+  report.must("the other gets the rest", ">= 97 % of " + percent(left),
+              percent(native.rates[2] / solo), percent(rest), rest >= kLeastOfTheRest * left);
+}
+
 constexpr Scenario kScenarios[] = {
     {"cap-30", "one saturating program, max = 30 %", cap_30},
     {"cap-10", "one saturating program, max = 10 %", cap_10},
     {"cap-30-beside", "max = 30 % beside a program without a cap", cap_30_beside},
+    {"cap-tree", "max = 40 % of a department with two projects, beside another", cap_tree},
 };
 
 }  // namespace

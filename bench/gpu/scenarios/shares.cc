@@ -81,11 +81,28 @@ void late_attach(Stage& stage, Report& report) {
   judge(report, "", native, ours, weights);
 }
 
+// Two departments of which one has two projects: a half of three quarters is not a third.
+void shares_tree(Stage& stage, Report& report) {
+  const std::vector<std::string> tenants{"a/x", "a/y", "b/z"};
+  std::vector<Runner> runners;
+  for (const std::string& tenant : tenants)
+    runners.push_back({.arguments = stage.spin_arguments(2000), .tenant = tenant});
+  const RaceResult native = race(stage, runners);
+  stage.start_agent(
+      "[tenant.a]\nweight = 300\n[tenant.\"a/x\"]\nweight = 100\n[tenant.\"a/y\"]\nweight = 300\n"
+      "[tenant.b]\nweight = 100\n[tenant.\"b/z\"]\nweight = 900\n");
+  const RaceResult ours = race(stage, runners);
+  stage.stop_agent();
+  report.numbers().add("native", native.record()).add("ours", ours.record());
+  judge(report, "", native, ours, {0.75 * 0.25, 0.75 * 0.75, 0.25});
+}
+
 constexpr Scenario kScenarios[] = {
     {"shares-30-70", "two saturating programs, 2 ms kernels, weights 30 and 70", shares_30_70},
     {"shares-1-2-3-4", "four saturating programs, 2 ms kernels", shares_1_2_3_4},
     {"shares-mixed-2", "two, kernels of 50 us to 50 ms, weights 30 and 70", shares_mixed_2},
     {"shares-mixed-4", "four, kernels of 50 us to 50 ms, weights 1:2:3:4", shares_mixed_4},
+    {"shares-tree", "departments of 3:1, projects of 1:3 in the first", shares_tree},
     {"late-attach", "weights 30 and 70 on programs that started before the agent", late_attach},
 };
 
