@@ -98,6 +98,7 @@ void GangTurns::find_gangs(std::span<const Seen> all) {
     Priority priority = Priority::kIdle;
     double cap = 1;
     bool can_hold = true, may_be_gang = true, is_told = false, is_sampled = true, is_capped = false;
+    Time known_until = Time::max();
     std::string_view tenant;
   };
   std::map<Key, Found> found;
@@ -117,6 +118,7 @@ void GangTurns::find_gangs(std::span<const Seen> all) {
     job.busy |= bit(seen.gpu);
     job.is_capped = job.is_capped || seen.is_capped;
     job.cap = std::min(job.cap, seen.cap);
+    job.known_until = std::min(job.known_until, seen.known_until);
     if (seen.target >= 0) job.shares[seen.gpu] += seen.target;
   }
   for (auto& [key, gang] : gangs_) gang.is_seen = false;
@@ -133,6 +135,7 @@ void GangTurns::find_gangs(std::span<const Seen> all) {
                                 : "pid-" + std::to_string(key.process.pid);
     gang.priority = job.priority;
     gang.gpus = job.busy;
+    gang.known_until = job.known_until;
     gang.share = 1;
     for (const auto& [gpu, share] : job.shares) gang.share = std::min(gang.share, share);
     gang.is_at_cap = gang.share >= kNearCap * job.cap;
@@ -247,6 +250,26 @@ double GangTurns::swing_ns(const Gang& gang) {
   return gang.share * (1 - gang.share) * gang.period_ns / 2;
 }
 
+// What is owed to it now, if all has worked since the log was known whenever it might.
+double GangTurns::owed_ns(const Gang& gang, Time now) {
+  double owed = gang.owed_ns;
+  Time until = now;
+  for (auto change = gang.changes.rbegin(); change != gang.changes.rend(); ++change) {
+    const Nanos untold = std::max(until - std::max(change->at, gang.known_until), Nanos{});
+    const double part = change->runs ? gang.share - 1 : gang.share;
+    owed += part * static_cast<double>(untold.count());
+    until = change->at;
+  }
+  return std::clamp(owed, -gang.period_ns, gang.period_ns);
+}
+
+void GangTurns::change(Gang& gang, Time now, bool runs) {
+  if (std::exchange(gang.runs, runs) != runs) gang.changes.push_back({now, runs});
+  // One that the log tells of whole is of no use; of the others, the last one began before.
+  const auto told = std::ranges::upper_bound(gang.changes, gang.known_until, {}, &Change::at);
+  if (told - gang.changes.begin() > 1) gang.changes.erase(gang.changes.begin(), told - 1);
+}
+
 // Whether one that has the turn shares a GPU with it.
 bool GangTurns::meets_running(const Gang& gang) const {
   return std::ranges::any_of(gangs_, [&](const auto& other) {
@@ -257,30 +280,33 @@ bool GangTurns::meets_running(const Gang& gang) const {
 
 // Without anybody else on its GPUs it begins at once, and otherwise when enough is owed, and not
 // less to the others.
-bool GangTurns::may_begin(const Gang& gang) const {
+bool GangTurns::may_begin(const Gang& gang, Time now) const {
   if (meets_running(gang)) return false;
+  const double owed = owed_ns(gang, now);
+  const double had_by_rest = owed - gang.owed_ns;  // since the log was known
   const auto wants_more = [&](const auto& one) {
     const auto& [gpu, rest] = one;
-    return (gang.gpus & bit(gpu)) != 0 && rest.wants && rest.owed_ns > gang.owed_ns;
+    return (gang.gpus & bit(gpu)) != 0 && rest.wants && rest.owed_ns - had_by_rest > owed;
   };
   const bool has_rest = std::ranges::any_of(rest_, [&](const auto& one) {
     return (gang.gpus & bit(one.first)) != 0 && one.second.wants;
   });
   if (!has_rest) return true;
-  return gang.owed_ns >= swing_ns(gang) && std::ranges::none_of(rest_, wants_more);
+  return owed >= swing_ns(gang) && std::ranges::none_of(rest_, wants_more);
 }
 
 void GangTurns::choose(Time now) {
   for (auto& [key, gang] : gangs_) {
     if (!gang.has_rivals) {
-      gang.runs = !gang.is_capped;
+      change(gang, now, !gang.is_capped);
       continue;
     }
     if (!gang.runs) continue;
     const double turn = static_cast<double>((now - gang.since).count());
     const bool is_long = turn > kLongestTurn * gang.share * gang.period_ns;
-    if (gang.is_capped || gang.owed_ns <= -swing_ns(gang) || is_long || gang.since == Time{})
-      gang.runs = false;
+    const bool has_had_enough = owed_ns(gang, now) <= -swing_ns(gang);
+    if (gang.is_capped || has_had_enough || is_long || gang.since == Time{})
+      change(gang, now, false);
   }
   // Those to which most is owed first.
   std::vector<Gang*> waiting;
@@ -290,17 +316,18 @@ void GangTurns::choose(Time now) {
     return std::tuple(-gang->owed_ns, gang->since, std::string_view(gang->name));
   });
   for (Gang* gang : waiting) {
-    if (!may_begin(*gang)) continue;
-    gang->runs = true;
+    if (!may_begin(*gang, now)) continue;
+    change(*gang, now, true);
     gang->since = now;
   }
   for (auto& [key, gang] : gangs_) {
     if (gang.since == Time{}) gang.since = now;
     if (!gang.has_rivals || gang.is_capped) continue;
-    const double wait = gang.runs ? std::min((gang.owed_ns + swing_ns(gang)) / (1 - gang.share),
+    const double owed = owed_ns(gang, now);
+    const double wait = gang.runs ? std::min((owed + swing_ns(gang)) / (1 - gang.share),
                                              kLongestTurn * gang.share * gang.period_ns -
                                                  static_cast<double>((now - gang.since).count()))
-                                  : (swing_ns(gang) - gang.owed_ns) / gang.share;
+                                  : (swing_ns(gang) - owed) / gang.share;
     next_ = std::min(next_, now + std::max(nanos(wait), kSoon));
   }
 }

@@ -12,7 +12,7 @@
 // are held there, and otherwise it is held everywhere. Its share is the least of what the plans
 // give it on its GPUs. It is owed that part of what all
 // have used, by the switch log; a turn begins when enough is owed, and ends when it has had as much
-// more than was due (period_of).
+// more than was due (period_of). What the log does not tell yet is taken to go on as it was.
 //   share 0.4 of both GPUs -> 60 ms for the gang, 90 ms for the others, on both GPUs
 // Nobody of a higher class is ever held. Who makes little use of its share is left alone: it is not
 // held, and has no turns. Who is out of tokens leaves its GPU to the gang until it has some again.
@@ -71,12 +71,13 @@ class GangTurns {
     bool is_sampled = true;     // the driver samples this GPU; otherwise only who is told is a gang
     std::string_view tenant{};  // its name, of a job that is a tenant; valid during the call
     bool can_hold =
-        true;            // false: an MPS client, one that the user froze, or that is only observed
-    double cap = 1;      // of its tenant, a part of all time; 1: it has none
-    Nanos used{};        // GPU time since the last look
-    double share = -1;   // measured over the last second; < 0: unknown
-    double rate = 1;     // of the time in which it may run, the part that it uses
-    double target = -1;  // by the last plan; < 0: unknown
+        true;        // false: an MPS client, one that the user froze, or that is only observed
+    double cap = 1;  // of its tenant, a part of all time; 1: it has none
+    Nanos used{};    // GPU time since the last look, as far as the log is known
+    Time known_until = Time::max();  // until when the log of this GPU is
+    double share = -1;               // measured over the last second; < 0: unknown
+    double rate = 1;                 // of the time in which it may run, the part that it uses
+    double target = -1;              // by the last plan; < 0: unknown
     bool is_capped = false;  // its cap is used up: the plan of this step freezes it for that
   };
 
@@ -93,6 +94,10 @@ class GangTurns {
 
  private:
   using Place = std::pair<ProcessId, uint32_t>;
+  struct Change {  // of turns
+    Time at{};
+    bool runs = true;  // from then on
+  };
   struct Gang {
     std::string name;
     Priority priority = Priority::kNormal;
@@ -104,6 +109,8 @@ class GangTurns {
     bool is_at_cap = false, is_capped = false, has_rivals = false, runs = true;
     bool is_seen = false;
     Time since{};
+    std::vector<Change> changes;     // those that the log may not tell of yet
+    Time known_until = Time::max();  // on all of its GPUs
   };
   struct Rest {  // those on one GPU that are in no gang
     bool wants = false;
@@ -136,8 +143,10 @@ class GangTurns {
   void forget_gone(std::span<const Seen> all);
   std::pair<Key, uint32_t> company_of(const Seen& seen) const;
   bool meets_running(const Gang& gang) const;
-  bool may_begin(const Gang& gang) const;
+  bool may_begin(const Gang& gang, Time now) const;
   static double swing_ns(const Gang& gang);
+  static double owed_ns(const Gang& gang, Time now);
+  static void change(Gang& gang, Time now, bool runs);
   Nanos period_of(const Gang& gang, std::span<const Seen> all) const;
 
   std::map<Key, Gang> gangs_;

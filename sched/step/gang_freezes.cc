@@ -32,6 +32,7 @@ void GangFreezes::see(const OnGpu& on, bool is_auto, Time now) {
                      !charging_.is_serving(process.process) && !charging_.is_gated(process.process),
          .cap = cap == nullptr ? 1 : cap->fraction,
          .used = process.used,
+         .known_until = state_.accounting[on.gpu].known_until(),
          .share = process.share,
          .rate = state_.accounting[on.gpu].sampled_rate(process.process.pid, now),
          .target = member.target,

@@ -113,11 +113,15 @@ def gpu_times(agent):
                                  for gpu in tenant["gpus"]}
 
 
-def shares(earlier, later):
-    """By tenant, the percentages of each GPU between two answers of gpu_times()."""
+def gpus_of(options):
+    return [int(gpu) for gpu in options.gpus.split(",")]
+
+
+def shares(earlier, later, gpus):
+    """By tenant, the percentages of each of these GPUs between two answers of gpu_times()."""
     passed, found = later[0] - earlier[0], {}
     for (name, gpu), had in sorted(later[1].items()):
-        if name in ("a", "b"):
+        if name in ("a", "b") and gpu in gpus:
             found.setdefault(name, []).append(round(100 * (had - earlier[1].get((name, gpu), 0)) / passed, 1))
     return found
 
@@ -149,7 +153,7 @@ def measure(options, row, single, gangs):
                 later = gpu_times(agent) if not options.kills else None
             said = job.take(seconds + 120)
             other = neighbours[0].take(seconds + 120) if are_jobs else None
-            others_go_on = not options.kills or are_jobs or go_on(agent)
+            others_go_on = not options.kills or are_jobs or go_on(agent, gpus_of(options))
         finally:
             for neighbour in neighbours:
                 neighbour.__exit__(None, None, None)
@@ -167,18 +171,17 @@ def measure(options, row, single, gangs):
     if options.kills:
         result |= {"kills": killer.kills, "others_go_on": others_go_on}
     else:
-        result["shares_pct"] = shares(earlier, later)
+        result["shares_pct"] = shares(earlier, later, gpus_of(options))
     if other is not None:
         result["other_of_due"] = other["steps"] / seconds / ((1 - share) * full)
     return result
 
 
-def go_on(agent):
-    """Whether the programs beside the job still get GPU time on each GPU."""
+def go_on(agent, gpus):
+    """Whether the programs beside the job still get GPU time on each of these GPUs."""
     before = gpu_times(agent)
     time.sleep(3)
-    had = shares(before, gpu_times(agent)).get("b", [0])
-    return min(had) > 20
+    return min(shares(before, gpu_times(agent), gpus).get("b", [0])) > 20
 
 
 def main():
