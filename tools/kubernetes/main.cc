@@ -71,6 +71,13 @@ ExitCode run(const Invocation& invocation) {
   options.rules.max_share = invocation.number("max-share");
   options.rules.is_hard = invocation.has("hard");
   options.rules.may_be_high = invocation.has("allow-high");
+  options.rules.below = invocation.text("below");
+  Pod of_short_name;
+  of_short_name.name_space = "n";
+  const std::string above = tenant_above(of_short_name, options.rules.below);
+  if (!above.empty() && (!check_tenant_name(above) || above.size() > kLongestAbove))
+    return invocation.wrong(
+        "--below is a tenant's name of at most 40 characters, in which %n is the namespace");
   const auto unit = bytes_of(invocation, "memory-unit");
   const auto per_share = bytes_of(invocation, "memory-per-share");
   constexpr uint64_t kLeastUnit = 16 << 20;
@@ -124,6 +131,9 @@ Command program() {
                                 "Shares up to which a pod's annotation may raise what it asked; 0: "
                                 "it may only lower that",
                                 {0, 1000, false}, "0"),
+                  {"below", 0, "TENANT",
+                   "The tenant below which those of pods are, %n in it being the namespace; where "
+                   "there is none a pod's is at the top"},
                   {"hard", 0, "", "No pod gets more than its shares, even while a GPU is free"},
                   {"allow-high", 0, "", "Pods may have the priority high, by annotation"},
                   {.name = "cgroup-driver",

@@ -17,13 +17,19 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Nanos kTurn = 200ms;   // how often the kubelet's socket is looked at
-constexpr Nanos kHello = 500ms;  // how often the agent is asked whether it is the same
-constexpr Nanos kLookAtGpus = 2s;
+constexpr Nanos kTurn = 200ms;       // how often the kubelet's socket is looked at
+constexpr Nanos kHello = 500ms;      // how often the agent is asked whether it is the same
+constexpr Nanos kLookAtGpus = 2s;    // and at tenants
 constexpr Nanos kAgentMissed = 30s;  // after which no new pods are to come here
 constexpr auto kTenantPatience = 3s;
 constexpr const char* kContainerRun = "/run/gpushare";
 constexpr const char* kContainerLibrary = "/usr/lib/gpushare/libgpushare.so";
+
+std::vector<std::string> tenants_of(const PlaneSnapshot& snapshot) {
+  std::vector<std::string> names;
+  for (const auto& [slot, tenant] : snapshot.tenants) names.emplace_back(tenant.name);
+  return names;
+}
 
 }  // namespace
 
@@ -106,11 +112,9 @@ void Plugin::follow_agent() {
   const auto status = status_.read();
   if (!status) return;
   agent_pid_ = hello->pid;
-  std::vector<std::string> present;
-  for (const auto& [slot, tenant] : status->snapshot.tenants) present.emplace_back(tenant.name);
   const std::lock_guard lock(mutex_);
   is_agent_there_ = true;
-  tenants_.forget_told(present);
+  tenants_.forget_told(tenants_of(status->snapshot));
   agent_trouble_.clear();
   log_info("the agent {} answers, {}", hello->pid, hello->version);
 }
@@ -159,6 +163,10 @@ void Plugin::look_at_gpus() {
   next_gpus_ = now + kLookAtGpus;
   if (agent_pid_ == 0) return;
   if (const auto status = status_.read_plane(); status && status->health.is_live()) {
+    {
+      const std::lock_guard lock(mutex_);
+      tenants_.set_present(tenants_of(status->snapshot));
+    }
     std::vector<SharedGpu> gpus;
     for (const GpuRecord& gpu : status->snapshot.gpus) {
       std::string uuid = gpu.uuid;

@@ -31,8 +31,18 @@ void PodTenants::change(const Pod& pod) {
   tenants_.insert_or_assign(pod.object_uid,
                             PodTenant{.pod = pod,
                                       .wanted = *std::move(wanted),
-                                      .name = tenant_name(pod),
+                                      .name = name_for(pod),
                                       .cgroups = pod_cgroups(pod, driver_, cgroup_root_)});
+}
+
+std::string PodTenants::name_for(const Pod& pod) const {
+  const std::string above = tenant_above(pod, rules_.below);
+  return tenant_name(pod, above.size() <= kLongestAbove && present_.contains(above) ? above : "");
+}
+
+void PodTenants::set_present(const std::vector<std::string>& names) {
+  present_ = {names.begin(), names.end()};
+  for (auto& [uid, tenant] : tenants_) tenant.name = name_for(tenant.pod);
 }
 
 void PodTenants::forget_tenant(const std::string& uid) {
@@ -103,8 +113,15 @@ void PodTenants::told(const Step& step) {
 void PodTenants::forget_told(const std::vector<std::string>& present) {
   told_.clear();
   refused_.clear();
-  for (const std::string& name : present)
-    if (name.starts_with(kTenantPrefix) && !name.contains('/')) told_[name];
+  set_present(present);
+  // What somebody has made below a pod's own tenant is not ours.
+  for (const std::string& name : present) {
+    const size_t slash = name.rfind('/');
+    const bool is_at_the_top = slash == std::string::npos;
+    if (!std::string_view(name).substr(is_at_the_top ? 0 : slash + 1).starts_with(kTenantPrefix))
+      continue;
+    if (is_at_the_top || !rules_.below.empty()) told_[name];
+  }
 }
 
 bool PodTenants::is_known(const std::string& name_space, const std::string& name) const {

@@ -31,6 +31,9 @@ class PodTenants {
       : rules_(rules), driver_(driver), cgroup_root_(std::move(cgroup_root)) {}
 
   void set_gpu_memory(uint64_t bytes) { rules_.gpu_memory = bytes; }
+  // The tenants that the agent has. A pod is below the one that is to be above it only where there
+  // is such a one, and otherwise at the top.
+  void set_present(const std::vector<std::string>& names);
   // The pods that there are now; others have gone.
   void replace(const std::vector<Pod>& pods);
   void change(const Pod& pod);
@@ -80,6 +83,7 @@ class PodTenants {
     Time next{};
   };
   static StepName name_of(const Step& step);
+  std::string name_for(const Pod& pod) const;
   void forget_tenant(const std::string& uid);  // of the pod's object
 
   ShareRules rules_;
@@ -88,6 +92,7 @@ class PodTenants {
   std::map<std::string, Pod> pods_;           // by the object's UID
   std::map<std::string, PodTenant> tenants_;  // of those that ask for something
   std::map<std::string, Told> told_;          // by tenant
+  std::set<std::string, std::less<>> present_;
   std::map<StepName, Refusal> refused_;
   std::set<std::string> complained_;
   std::vector<std::string> complaints_;

@@ -154,16 +154,28 @@ std::optional<Wanted> wanted_of(const Pod& pod, const ShareRules& rules) {
   return wanted;
 }
 
-std::string tenant_name(const Pod& pod) {
-  constexpr size_t kLongest = 63, kUidDigits = 8, kSpaceDigits = 20;
+std::string tenant_above(const Pod& pod, std::string_view below) {
+  std::string above(below);
+  for (size_t at = above.find("%n"); at != std::string::npos;
+       at = above.find("%n", at + pod.name_space.size()))
+    above.replace(at, 2, pod.name_space);
+  return above;
+}
+
+std::string tenant_name(const Pod& pod, std::string_view above) {
+  constexpr size_t kLongestOfAll = 63, kUidDigits = 8, kSpaceDigits = 20;
+  const size_t longest = kLongestOfAll - (above.empty() ? 0 : above.size() + 1);
+  // Of what there is for them, the namespace has a half at most.
+  const size_t both = longest - kTenantPrefix.size() - kUidDigits - 2;
   std::string uid;
   for (const char c : pod.object_uid)
     if (c != '-' && uid.size() < kUidDigits) uid += c;
-  std::string name = std::string(kTenantPrefix) + pod.name_space.substr(0, kSpaceDigits) + ".";
-  name += pod.name.substr(0, kLongest - 1 - kUidDigits - name.size()) + "." + uid;
+  std::string name =
+      std::string(kTenantPrefix) + pod.name_space.substr(0, std::min(kSpaceDigits, both / 2)) + ".";
+  name += pod.name.substr(0, longest - 1 - kUidDigits - name.size()) + "." + uid;
   for (char& c : name)
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '-' && c != '_') c = '_';
-  return name;
+  return above.empty() ? name : std::string(above) + "/" + name;
 }
 
 }  // namespace gpushare

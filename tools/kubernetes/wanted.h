@@ -27,6 +27,7 @@ struct ShareRules {
   bool is_hard = false;               // nobody gets more than its shares, even if the GPU is free
   bool may_be_high = false;           // by annotation
   uint64_t gpu_memory = 0;            // bytes of the smallest GPU; 0: not known
+  std::string below{};                // the tenant below which pods are, with %n; empty: none
 };
 
 struct Wanted {
@@ -44,8 +45,12 @@ struct Wanted {
 // word that cannot be read is complained of and counts as not said.
 std::optional<Wanted> wanted_of(const Pod& pod, const ShareRules& rules);
 
-// "k8s-NAMESPACE.POD.12345678", whose end is of the UID: shortened to what a tenant's name may be.
-std::string tenant_name(const Pod& pod);
+// `below` with the pod's namespace in place of each %n.
+std::string tenant_above(const Pod& pod, std::string_view below);
+// "k8s-NAMESPACE.POD.12345678", whose end is of the UID, shortened to what a tenant's name may be;
+// "ABOVE/k8s-..." where it is below another one. ABOVE has at most kLongestAbove characters.
+std::string tenant_name(const Pod& pod, std::string_view above = {});
+inline constexpr size_t kLongestAbove = 40;
 inline constexpr std::string_view kTenantPrefix = "k8s-";
 
 }  // namespace gpushare

@@ -4,14 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
-#include <map>
 #include <set>
 
 #include "kmod/uapi/settings.h"
 #include "shmctl/plane/status_json.h"
 #include "tools/base/users.h"
 #include "tools/view/slo_view.h"
+#include "tools/view/tenant_tree_order.h"
 
 namespace gpushare {
 namespace {
@@ -121,29 +120,15 @@ void add_use(TenantRecord& sum, const TenantRecord& more) {
   sum.held_ns += more.held_ns;
 }
 
-// The tenants, each behind the one above it if there is a tree, with what all below it have.
+// The tenants with what all below them have.
 std::vector<TenantRecord> tenants_with_below(const PlaneSnapshot& snapshot) {
-  std::vector<TenantRecord> in_order;
-  bool is_tree = false;
-  // '/' before all other characters of names, so that those below follow at once.
-  std::map<std::string, const TenantRecord*> by_path;
-  for (const auto& [slot, tenant] : snapshot.tenants) {
-    in_order.push_back(tenant);
-    std::string path = tenant_text(tenant);
-    is_tree = is_tree || path.contains('/');
-    std::ranges::replace(path, '/', '\x01');
-    by_path.emplace(std::move(path), &tenant);
+  const std::vector<TenantInTree> all = in_order_of_tree(snapshot);
+  std::vector<TenantRecord> sums;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    TenantRecord& sum = sums.emplace_back(*all[i].tenant);
+    for (std::size_t k = 1; k <= all[i].below; ++k) add_use(sum, *all[i + k].tenant);
   }
-  if (!is_tree || by_path.size() != in_order.size()) return in_order;
-  in_order.clear();
-  for (auto at = by_path.begin(); at != by_path.end(); ++at) {
-    TenantRecord& sum = in_order.emplace_back(*at->second);
-    const std::string prefix = at->first + '\x01';
-    for (auto below = std::next(at); below != by_path.end() && below->first.starts_with(prefix);
-         ++below)
-      add_use(sum, *below->second);
-  }
-  return in_order;
+  return sums;
 }
 
 }  // namespace

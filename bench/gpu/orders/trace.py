@@ -9,9 +9,10 @@ with all times divided by --scale. Each is a process of bin/bench/iterations wit
 are started and warm before the clock runs, and wait for their instant, so that nobody's start is measured; the length
 that is told includes the warm-up, and nothing for the start.
 Ways: fifo; srtf, told each length; unknown, srtf that is told nothing and has learnt nothing; learnt, srtf that is told
-nothing and has learnt the lengths of another day (seed 77); turns; slices, the driver's time slices with all at once; mps,
-NVIDIA's MPS with all at once, of which 48 are warm and the others start as these end, because a server takes no more
-clients. With --gpus 2 each job goes where `gpushare run --gpu auto` places it (not under slices and mps).
+nothing and has learnt lengths on a day that is run before it (seed 77, each job up to 5 % longer or shorter); turns;
+slices, the driver's time slices with all at once; mps, NVIDIA's MPS with all at once, of which 48 are warm and the others
+start as these end, because a server takes no more clients. With --gpus 2 each job goes where `gpushare run --gpu auto`
+places it (not under slices and mps).
 Beside each stand its completion times (mean, p95, p99), how long it took from the first arrival to the last end, the
 ideals for the same jobs, what order-replay says of the same way, the GPU time that the jobs' starts had taken by the
 agent's counting (starts_ms), and what the agent says of its gaps; and by the GPU's own clock the gaps between two jobs
@@ -39,6 +40,7 @@ import record
 import rig
 
 TRACE = "n=100,long=19,mid=8,span_min=51,bias=3,seed=3117"
+DAY_BEFORE = (TRACE.replace("3117", "77"), "--jitter", 5, "--jitter-seed", 5)
 LAUNCHES = 20  # kernels of one iteration
 TURN_MS = 100
 WAYS = {"fifo": ("fifo", True), "srtf": ("srtf", True), "unknown": ("srtf", False), "learnt": ("srtf", False),
@@ -95,43 +97,35 @@ def replay(build, *options):
                                      capture_output=True).stdout)
 
 
+def generated(build, path, every, *spec):
+    """Writes every so-manieth job of a generated trace to `path`, in the order of arrival, and returns them; `every`
+    divides their arrivals too."""
+    replay(build, "--generate", *spec, "--write-trace", path)
+    rows = list(csv.DictReader(path.read_text().splitlines()))[::every]
+    for row in rows:
+        row["submit_s"] = float(row["submit_s"]) / every
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return rows
+
+
 def trace(build, scale, every, gpus):
-    """Every so-manieth job of the generated trace, in the order of arrival; `every` divides their arrivals too. And the
-    ideals of these jobs, in which no hand-over costs anything, and what the replay says of each way."""
+    """The jobs of the trace, and those of the day before it; the ideals of the trace, in which no hand-over costs
+    anything; and what the replay says of each way."""
     with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder, "trace.csv")
-        replay(build, "--generate", TRACE, "--write-trace", path)
-        rows = list(csv.DictReader(path.read_text().splitlines()))[::every]
-        for row in rows:
-            row["submit_s"] = float(row["submit_s"]) / every
-        with path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            writer.writerows(rows)
+        path, day = pathlib.Path(folder, "trace.csv"), pathlib.Path(folder, "day.csv")
+        rows, before = generated(build, path, every, TRACE), generated(build, day, every, *DAY_BEFORE)
         same = ["--trace", path, "--scale", scale, "--gpus", gpus]
         said = replay(build, *same)
-        day = pathlib.Path(folder, "day.csv")
-        day.write_text(learnt_before(build, 1))  # the replay divides its times likewise
         expected = {order["order"]: order for order in said["orders"]}
         nothing = replay(build, *same, "--order", "srtf", "--told", "nothing")["orders"][0]
         learnt = replay(build, *same, "--order", "srtf", "--told", "nothing", "--history", day)["orders"][0]
         expected |= {"unknown": nothing, "learnt": learnt}
     ideals = {ideal.pop("order").removeprefix("ideal: "): ideal for ideal in said["ideals"]}
     random_of = random.Random(1)
-    return [Job(row, scale, random_of) for row in rows], ideals, expected
-
-
-def learnt_before(build, scale):
-    """The jobs of another day as the agent keeps those that have ended, with all times divided by `scale`."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder, "day.csv")
-        replay(build, "--generate", TRACE.replace("3117", "77"), "--jitter", 5, "--jitter-seed", 5, "--write-trace", path)
-        heading, *rows = csv.reader(path.read_text().splitlines())
-    submit, time_us = heading.index("submit_s"), heading.index("iteration_us")
-    for row in rows:
-        row[submit] = f"{float(row[submit]) / scale:.6f}"
-        row[time_us] = f"{float(row[time_us]) / scale:.3f}"
-    return "\n".join(",".join(row) for row in [heading, *rows]) + "\n"
+    return *([Job(row, scale, random_of) for row in some] for some in (rows, before)), ideals, expected
 
 
 def summary(arrivals, ends):
@@ -245,13 +239,21 @@ def config_of(way, gpus, lengths):
         f'[gpu.{gpu}]\npolicy = "{policy}"\n{turn}' for gpu in range(gpus))
 
 
-def play(way, options, jobs):
+def play_after(way, options, jobs, before):
+    """Plays `before`, and then `jobs` under an agent that knows what the first one has learnt."""
+    with tempfile.TemporaryDirectory() as folder:
+        lengths = pathlib.Path(folder, "jobs.csv")
+        earlier = play(way, options, before, str(lengths))
+        kept = len(lengths.read_text().splitlines()) - 1
+        if kept < len(before):
+            sys.exit(f"{way}: of {len(before)} jobs of the day before {kept} were kept")
+        day = {key: earlier[key] for key in ("makespan_s", "mean_s", "verified", "starts_ms")}
+        return play(way, options, jobs, str(lengths)) | {"day_before": day}
+
+
+def play(way, options, jobs, lengths=""):
     policy, is_told = WAYS[way]
     with contextlib.ExitStack() as stack:
-        lengths = ""
-        if way == "learnt":
-            lengths = stack.enter_context(tempfile.TemporaryDirectory()) + "/jobs.csv"
-            pathlib.Path(lengths).write_text(learnt_before(options.build, options.scale))
         agent = stack.enter_context(rig.Mps() if way == "mps" else
                                     rig.Agent(options.build, config_of(way, options.gpus, lengths)) if policy else
                                     rig.Native())
@@ -298,21 +300,21 @@ def main():
     parser.add_argument("--teardown-ms", type=int, default=70, help="of the simulated GPU's contexts (default: 70)")
     parser.add_argument("--start-ms", type=int, default=25, help="of the simulated GPU's driver (default: 25)")
     options = parser.parse_args()
-    jobs, ideals, expected = trace(options.build, options.scale, options.every, options.gpus)
+    jobs, before, ideals, expected = trace(options.build, options.scale, options.every, options.gpus)
     driver = ("--teardown-ms", str(options.teardown_ms), "--start-ms", str(options.start_ms), "--gpus", str(options.gpus))
     with rig.Simulation(options.build, *driver) if options.sim else contextlib.nullcontext():
         if options.models and not options.sim:
-            alone = {model: calibrated_model(model) for model in sorted({job.model for job in jobs})}
-            jobs = [job.measured(alone[job.model], True) for job in jobs]
+            alone = {model: calibrated_model(model) for model in sorted({job.model for job in jobs + before})}
+            jobs, before = ([job.measured(alone[job.model], True) for job in some] for some in (jobs, before))
         else:
             alone = calibrated(options.build)
-            jobs = [job.measured(alone, False) for job in jobs]
+            jobs, before = ([job.measured(alone, False) for job in some] for some in (jobs, before))
         print(json.dumps({"ideal": ideals, "replay": expected}), flush=True)
         command = f"bench/gpu/orders/trace.py build --scale {options.scale:g} --every {options.every} --ways " + \
             " ".join(options.ways) + " --models" * options.models + f" --gpus {options.gpus}" * (options.gpus > 1) + \
             (" --sim " + " ".join(driver) if options.sim else "") + " --out FILE"
         for way in options.ways:  # each is kept as soon as it is over
-            result = play(way, options, jobs)
+            result = play_after(way, options, jobs, before) if way == "learnt" else play(way, options, jobs)
             print(json.dumps({key: value for key, value in result.items() if key != "jobs"}), flush=True)
             record.Record(options.out).write(
                 record.origin(command, options.commit) |

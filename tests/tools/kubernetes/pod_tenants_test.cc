@@ -60,6 +60,32 @@ TEST_F(PodTenantsTest, APodOfTheSameNameIsAnotherTenant) {
             (Told{"remove k8s-lab.a.1", "set k8s-lab.a.2", "attach k8s-lab.a.2/kubepods/pod2"}));
 }
 
+// The tenant of its namespace may come and go; a pod never waits for it.
+TEST_F(PodTenantsTest, APodIsBelowTheTenantOfItsNamespaceWhereThereIsOne) {
+  ShareRules rules;
+  rules.below = "%n";
+  tenants_ = PodTenants(rules, CgroupDriver::kCgroupfs, "/");
+  tenants_.forget_told({"default", "lab", "lab/mine"});
+  tenants_.replace({pod("a", "1", 5)});
+  EXPECT_EQ(tell(), (Told{"set lab/k8s-lab.a.1", "attach lab/k8s-lab.a.1/kubepods/pod1"}));
+  EXPECT_TRUE(tenants_.is_settled("lab", "a"));
+  tenants_.set_present({"default"});
+  EXPECT_EQ(tell(), (Told{"remove lab/k8s-lab.a.1", "set k8s-lab.a.1",
+                          "attach k8s-lab.a.1/kubepods/pod1"}));
+  tenants_.set_present({"default", "lab"});
+  EXPECT_EQ(tell(), (Told{"remove k8s-lab.a.1", "set lab/k8s-lab.a.1",
+                          "attach lab/k8s-lab.a.1/kubepods/pod1"}));
+  // Another agent has one of a pod that is gone.
+  tenants_.forget_told({"lab", "lab/k8s-lab.a.1", "lab/k8s-lab.old.9", "lab/mine"});
+  EXPECT_EQ(tell(), (Told{"remove lab/k8s-lab.old.9", "set lab/k8s-lab.a.1",
+                          "attach lab/k8s-lab.a.1/kubepods/pod1"}));
+}
+
+TEST_F(PodTenantsTest, WhatIsMadeBelowAPodsTenantIsNotOurs) {
+  tenants_.forget_told({"k8s-lab.a.1", "k8s-lab.a.1/k8s-mine"});
+  EXPECT_EQ(tell(), Told{"remove k8s-lab.a.1"});
+}
+
 TEST_F(PodTenantsTest, APodThatHasEndedHasNoTenant) {
   Pod ended = pod("a", "1", 5);
   tenants_.change(ended);

@@ -185,5 +185,20 @@ TEST(KubernetesWishes, ATenantsNameIsAllowedAndOfThisPodAlone) {
   EXPECT_TRUE(check_tenant_name(tenant_name(pod)));
 }
 
+TEST(KubernetesWishes, ATenantsNameIsAlsoAllowedBelowAnother) {
+  Pod pod = pod_with({});
+  EXPECT_EQ(tenant_above(pod, "teams/%n"), "teams/lab");
+  EXPECT_EQ(tenant_above(pod, "%n/%n"), "lab/lab");
+  EXPECT_EQ(tenant_above(pod, ""), "");
+  EXPECT_EQ(tenant_name(pod, "teams/lab"), "teams/lab/k8s-lab.train.0a1b2c3d");
+  pod.name_space = std::string(63, 'n');
+  pod.name = std::string(253, 'p');
+  for (size_t size = 1; size <= kLongestAbove; ++size) {
+    const std::string name = tenant_name(pod, std::string(size, 'a'));
+    EXPECT_TRUE(check_tenant_name(name)) << name;
+    EXPECT_TRUE(name.ends_with(".0a1b2c3d")) << name;
+  }
+}
+
 }  // namespace
 }  // namespace gpushare

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/top/model/model.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -9,6 +10,7 @@
 #include <tuple>
 
 #include "tests/tools/support/fake_plane.h"
+#include "tools/base/format.h"
 
 namespace gpushare {
 namespace {
@@ -404,6 +406,47 @@ TEST_F(TopModelTest, ATenantCanBeFolded) {
   EXPECT_EQ(model.lines().size(), all - 3);
   model.click({.line = 0});  // the chosen one again
   EXPECT_EQ(model.lines().size(), all);
+}
+
+// What a department has is shown and meant with it; folded it hides those below it, too.
+TEST_F(TopModelTest, ATenantHasWithItWhatThoseBelowItHave) {
+  Status status = fake_status({.gpus = 2, .processes = 7});
+  auto& tenants = status.snapshot.tenants;
+  const auto named = [&](std::string_view name) {
+    return std::ranges::find(tenants, name,
+                             [](const auto& one) { return tenant_text(one.record); });
+  };
+  const auto capped = named("capped"), batch = named("batch");
+  ASSERT_TRUE(capped != tenants.end() && batch != tenants.end());
+  std::string_view("batch/capped").copy(capped->record.name, sizeof(capped->record.name));
+  const auto processes = [&](uint32_t slot) {
+    return std::ranges::count_if(status.snapshot.processes,
+                                 [&](const auto& one) { return one.record.tenant == slot; });
+  };
+  const auto own = processes(batch->slot), below = processes(capped->slot);
+  ASSERT_GT(own, 0);
+  ASSERT_GT(below, 0);
+  model.update(status, kNow);
+  press('v');
+  const auto line_of = [&](std::string_view name) {
+    return std::ranges::find_if(model.lines(), [&](const TopLine& line) {
+      return line.kind == TopLine::Kind::kTenant && tenant_text(*line.tenant) == name;
+    });
+  };
+  const auto department = line_of("batch");
+  EXPECT_EQ(line_of("batch/capped") - department, 1 + own);
+  EXPECT_EQ(department->has.size(), static_cast<size_t>(own));
+  EXPECT_EQ(department->all.size(), static_cast<size_t>(own + below));
+  const size_t all = model.lines().size();
+  model.click({.line = static_cast<size_t>(department - model.lines().begin())});
+  press('f');
+  EXPECT_NE(model.message().find(fmt::format(
+                "freeze all of tenant batch and of those below it ({} processes)", own + below)),
+            std::string::npos)
+      << model.message();
+  press('n');
+  press(Key::Kind::kEnter);
+  EXPECT_EQ(model.lines().size(), all - static_cast<size_t>(own + below + 1));
 }
 
 // --- order and mouse ---

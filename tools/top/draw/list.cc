@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "shmctl/plane/status_json.h"
 
@@ -46,7 +47,7 @@ std::string text_of(const TopLine& line, Field field, Glyphs glyphs) {
 // The sum of what is known; unknown if nothing is.
 uint32_t sum_of(const TopLine& line, uint32_t ProcessRecord::* member) {
   uint32_t sum = kUnknown32;
-  for (const ProcessRow* row : line.has)
+  for (const ProcessRow* row : line.all)
     if (const uint32_t value = row->record.*member; value != kUnknown32)
       sum = (sum == kUnknown32 ? 0 : sum) + value;
   return sum;
@@ -78,7 +79,7 @@ std::string states_words(const TopLine& line) {
     ProcessRecord only{};
     only.state = state;
     const auto count = std::ranges::count_if(
-        line.has, [&](const ProcessRow* row) { return row->record.state == state; });
+        line.all, [&](const ProcessRow* row) { return row->record.state == state; });
     if (count > 0)
       text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, state_words(only));
   }
@@ -86,10 +87,11 @@ std::string states_words(const TopLine& line) {
 }
 
 uint64_t memory_of(const TopLine& line) {
-  if (line.kind == TopLine::Kind::kTenant && line.tenant->memory_bytes != 0)
+  const bool has_below = line.all.size() > line.has.size();
+  if (line.kind == TopLine::Kind::kTenant && !has_below && line.tenant->memory_bytes != 0)
     return line.tenant->memory_bytes;
   uint64_t sum = 0;
-  for (const ProcessRow* row : line.has)
+  for (const ProcessRow* row : line.all)
     if (row->record.memory_bytes != kUnknown64) sum += row->record.memory_bytes;
   return sum;
 }
@@ -97,7 +99,7 @@ uint64_t memory_of(const TopLine& line) {
 std::string group_history(const TopLine& line, size_t width, Glyphs glyphs) {
   std::array<uint16_t, kHistory> sums;
   sums.fill(0xFFFF);
-  for (const ProcessRow* row : line.has)
+  for (const ProcessRow* row : line.all)
     for (size_t i = 0; i < kHistory; ++i)
       if (const uint16_t sample = row->record.history_permille[i]; sample != 0xFFFF)
         sums[i] = static_cast<uint16_t>(
@@ -105,8 +107,17 @@ std::string group_history(const TopLine& line, size_t width, Glyphs glyphs) {
   return sparkline(sums, width, glyphs);
 }
 
+// Of a tenant with others below it, theirs too. Those that are not on a GPU count where they are
+// its own.
+size_t processes_of(const TopLine& line) {
+  std::set<pid_t> below;
+  for (const ProcessRow* row : line.all) below.insert(row->record.pid);
+  for (const ProcessRow* row : line.has) below.erase(row->record.pid);
+  return line.tenant->process_count + below.size();
+}
+
 std::string fold_mark(const TopLine& line, Glyphs glyphs) {
-  if (line.has.empty()) return "";
+  if (line.all.empty()) return "";
   if (glyphs == Glyphs::kAscii) return line.is_folded ? "+" : "-";
   return line.is_folded ? "▸" : "▾";
 }
@@ -117,19 +128,19 @@ std::string group_text(const TopLine& line, Field field, size_t width, Glyphs gl
     case Field::kGpu:
       return fold_mark(line, glyphs);
     case Field::kPid:
-      return is_tenant ? fmt::format("{} proc", line.tenant->process_count) : "";
+      return is_tenant ? fmt::format("{} proc", processes_of(line)) : "";
     case Field::kTenant:
       return tenant_text(*line.tenant);
     case Field::kCommand:
       return is_tenant ? settings_words(*line.tenant) : branch(line, glyphs) + job_name(line.job);
     case Field::kTarget:
-      return line.has.empty() ? "-" : sum_text(sum_of(line, &ProcessRecord::target_permille));
+      return line.all.empty() ? "-" : sum_text(sum_of(line, &ProcessRecord::target_permille));
     case Field::kShare:
-      return line.has.empty() ? "-" : sum_text(sum_of(line, &ProcessRecord::share_permille));
+      return line.all.empty() ? "-" : sum_text(sum_of(line, &ProcessRecord::share_permille));
     case Field::kState:
       return states_words(line);
     case Field::kMemory:
-      return line.has.empty() ? "-" : bytes_text(memory_of(line));
+      return line.all.empty() ? "-" : bytes_text(memory_of(line));
     case Field::kPast:
       return group_history(line, width, glyphs);
     case Field::kUser:

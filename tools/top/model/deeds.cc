@@ -67,7 +67,7 @@ Target target_of(const TopLine& line) {
                     printable({process.command, sizeof(process.command)}), line.process->tenant);
     return target;
   }
-  for (const ProcessRow* row : line.has) add(*row);
+  for (const ProcessRow* row : line.all) add(*row);
   const std::string count = fmt::format("({} {})", target.processes.size(),
                                         target.processes.size() == 1 ? "process" : "processes");
   if (line.kind == TopLine::Kind::kJob) {
@@ -75,7 +75,9 @@ Target target_of(const TopLine& line) {
                                tenant_text(*line.tenant), count);
   } else {
     target.tenant = tenant_text(*line.tenant);
-    target.words = fmt::format("all of tenant {} {}", target.tenant, count);
+    const bool has_below = line.all.size() > line.has.size();
+    target.words = fmt::format("all of tenant {} {}{}", target.tenant,
+                               has_below ? "and of those below it " : "", count);
   }
   return target;
 }

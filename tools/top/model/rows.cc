@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "shmctl/plane/status_json.h"
 #include "tools/base/format.h"
+#include "tools/view/tenant_tree_order.h"
 
 namespace gpushare {
 namespace {
@@ -47,6 +49,7 @@ void add_members(std::vector<TopLine>& lines, const TopLine& head, Grouping grou
                 .depth = 1};
     for (const ProcessRow* other : head.has)
       if (job_of(other->record) == key) job.has.push_back(other);
+    job.all = job.has;
     last = lines.size();
     // A process by itself needs no line above it.
     if (grouping != Grouping::kJobs || job.has.size() == 1) {
@@ -148,23 +151,31 @@ std::vector<TopLine> list_lines(const std::vector<ProcessRow>& rows, const Plane
 
   // Those whose tenant is unknown come last.
   const std::vector<TopLine> strays = std::exchange(lines, {});
-  for (const auto& [slot, tenant] : snapshot.tenants) {
-    // With a filter, tenants without a match would only be in the way.
-    if (!filter.empty() && !members.contains(slot)) continue;
+  const std::vector<TenantInTree> tenants = in_order_of_tree(snapshot);
+  for (size_t i = 0; i < tenants.size(); ++i) {
+    const auto& [name, slot, tenant, below] = tenants[i];
     TopLine head{.kind = TopLine::Kind::kTenant,
-                 .tenant = &tenant,
+                 .tenant = tenant,
                  .tenant_slot = slot,
-                 .has = members[slot]};
+                 .has = members[slot],
+                 .all = members[slot]};
+    for (size_t k = 1; k <= below; ++k)
+      std::ranges::copy(members[tenants[i + k].slot], std::back_inserter(head.all));
+    // With a filter, tenants without a match would only be in the way.
+    if (!filter.empty() && head.all.empty()) continue;
     head.is_folded = folded.contains(key_of(head));
     const size_t first = lines.size();
     for (const GpuRecord& gpu : snapshot.gpus)
-      if (gpu.index < kMaxGpus && tenant.gpu[gpu.index].slo_state != SloState::kNone) {
+      if (gpu.index < kMaxGpus && tenant->gpu[gpu.index].slo_state != SloState::kNone) {
         lines.push_back(head);
-        lines.back().use = &tenant.gpu[gpu.index];
+        lines.back().use = &tenant->gpu[gpu.index];
         lines.back().gpu = gpu.index;
       }
     if (lines.size() == first) lines.push_back(head);
-    if (!head.is_folded) add_members(lines, head, grouping, folded);
+    if (head.is_folded)
+      i += below;  // and those below it
+    else
+      add_members(lines, head, grouping, folded);
   }
   lines.insert(lines.end(), strays.begin(), strays.end());
   return lines;

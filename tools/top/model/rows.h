@@ -29,8 +29,8 @@ std::string job_name(const JobKey& job);  // "run-4711", "pid-4712"
 // How it shares the GPU: "weight 300, cap 40%, high".
 std::string sharing_text(const TenantRecord& tenant);
 
-// A line of the list is a process or, in a tree, a tenant or a job above its processes. A tenant
-// has a line for each GPU on which target times decide what it has; otherwise it has one line.
+// A line of the list is a process or, in a tree, a tenant or a job above its processes. Tenants
+//
 struct TopLine {
   enum class Kind : uint8_t { kProcess, kTenant, kJob };
   Kind kind = Kind::kProcess;
@@ -40,7 +40,8 @@ struct TopLine {
   JobKey job{};                          // of kJob and kProcess
   const TenantGpuUse* use = nullptr;     // of `gpu`; set where target times decide
   uint32_t gpu = 0;                      // of `use`
-  std::vector<const ProcessRow*> has{};  // what is below a tenant or a job
+  std::vector<const ProcessRow*> has{};  // the processes of a tenant or a job
+  std::vector<const ProcessRow*> all{};  // and those of the tenants that are below it
   uint8_t depth = 0;                     // 0 to 2
   bool is_last = false;                  // of those below the same line
   bool is_folded = false;                // what it has is not shown
