@@ -88,6 +88,13 @@ void Accounting::hear(pid_t pid, const LoneContext::Word& word, Time now) {
   if (Meter* meter = find(pid)) meter->lone.hear(word, now);
 }
 
+void Accounting::note_turn(pid_t pid, Turn turn, Time now) {
+  Meter* const meter = find(pid);
+  if (meter == nullptr) return;
+  if (turn == Turn::kWorks) return meter->lone.begin_work(now);
+  meter->lone.end_work(turn == Turn::kHeld, now);
+}
+
 void Accounting::set_frozen(pid_t pid, bool is_frozen, Time at) {
   add_boundary({at, pid, is_frozen ? Boundary::Kind::kFreeze : Boundary::Kind::kThaw});
 }

@@ -91,6 +91,9 @@ class Accounting {
   // it is heard at every step until then, before consume().
   bool is_young(pid_t pid, Time now) const;
   void hear(pid_t pid, const LoneContext::Word& word, Time now);
+  // Where jobs take turns: whether it has the turn and works, or is held.
+  enum class Turn : uint8_t { kWorks, kRests, kHeld };
+  void note_turn(pid_t pid, Turn turn, Time now);
   // Call after the driver froze or thawed it.
   void set_frozen(pid_t pid, bool is_frozen, Time at);
 
@@ -108,6 +111,8 @@ class Accounting {
   }
   // What happened before this instant is known.
   Time known_until() const { return at_; }
+  // Without a log of context switches only samples tell who uses it.
+  bool has_log() const { return has_log_; }
 
   // The frozen processes that began a turn all the same, or were sampled at more than their thawed
   // time, since the last call: they run on channels that nobody has frozen.

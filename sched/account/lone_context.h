@@ -12,6 +12,9 @@
 //             young, its residence beyond one time slice (before that others may be waiting, and it
 //             is not alone) is no use while it has nothing in flight: until kUnsampled by its word
 //             alone, and then if its last two samples say so, too.
+//   turn      Where jobs take turns a process waits at its gate, and samples of that time say that
+//             it is idle. While it has the turn and works, residence is use, until a sample can
+//             tell of that.
 //   otherwise residence is use, so that a cap bites.
 // The word is the process's own. Its residence that was excused for it is charged after all when a
 // sample contradicts it, and then its word counts no more; caps believe only so much of it in any
@@ -76,8 +79,26 @@ class LoneContext {
     heard_ = now;
   }
 
+  // It has its turn and works from now on. Samples tell of it already if it has only rested for a
+  // moment; of what it did before it was held, they tell nothing.
+  void begin_work(Time now) {
+    if (works_until_ == Time::max()) return;
+    if (was_held_ || now - works_until_ >= kMoment) works_since_ = now;
+    works_until_ = Time::max();
+    was_held_ = false;
+  }
+  // It rests, or is held.
+  void end_work(bool is_held, Time now) {
+    if (works_until_ == Time::max()) works_until_ = now;
+    was_held_ = was_held_ || is_held;
+  }
+
   // Part of its residence that counts as use, by samples.
-  double rate(Time now) const { return is_sampled(now) ? rate_ : 1.0; }
+  double rate(Time now) const {
+    const bool is_untold = now >= works_since_ && now <= works_until_ &&
+                           now - works_since_ < kSampledBefore && works_since_ != Time{};
+    return is_sampled(now) && !is_untold ? rate_ : 1.0;
+  }
 
   // Whether it is resident without having anything to do, by its word.
   bool is_excused(Nanos age, Time now) const {
@@ -95,6 +116,8 @@ class LoneContext {
   static constexpr Nanos kFirstSample = std::chrono::milliseconds(2500);
   // A sample tells of nothing that was so long before it.
   static constexpr Nanos kSampledBefore = std::chrono::seconds(2);
+  // The second of which a sample tells has most of what was before a shorter rest.
+  static constexpr Nanos kMoment = std::chrono::seconds(1);
   // The least that a process which rests is not sampled at: what a start does is below.
   static constexpr double kLie = 0.1;
   // More than the longest that two steps are apart.
@@ -113,6 +136,8 @@ class LoneContext {
   Time rests_since_{};                   // may be to come; zero: it has never launched
   Time rested_from_{}, rested_until_{};  // before it launched last
   bool is_believed_ = true;
+  Time works_since_{}, works_until_{};  // the last time; Time::max(): it still does
+  bool was_held_ = true;                // since it worked last
 };
 
 }  // namespace gpushare

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Enforcer: makes a GPU's processes what a plan says: slices, frozen or not. While the agent lives,
 // nothing else changes anything on a GPU. Only what differs is asked of the driver; all that
-// freezes at one moment goes in one call, and all that thaws, with the slices in between, so that
-// the old process is stopped before the next one starts. Each freeze is written ahead into the
+// thaws at one moment goes in one call, then all that freezes, and then the slices, so that a GPU
+// which passes from one process to another never stands still. Each freeze is written ahead into the
 // ledger, and listed there until a thaw has succeeded or the object is gone: what the registry has
 // forgotten is thawed first, and what cannot be undone then is a leftover, which is tried again.
 //

@@ -28,9 +28,8 @@ Nanos nanos(double ns) {
 }  // namespace
 
 void GangTurns::look(Time now, std::span<const Seen> all) {
-  settle(last_look_ ? now - *last_look_ : Nanos{}, all);
-  last_look_ = now;
-  find_gangs(all);
+  settle(now, all);
+  find_gangs(now, all);
   held_.clear();
   next_ = Time::max();
   if (candidates_.empty()) {  // as nearly always
@@ -47,13 +46,30 @@ void GangTurns::look(Time now, std::span<const Seen> all) {
   hold(all);
 }
 
-// What was due since the last look, and what was had, by those that were there then, as the switch
-// log has it: of what all together have used on that of its GPUs where most was used. What a change
-// of turns costs is nobody's; but a cap is a part of all time.
-void GangTurns::settle(Nanos passed, std::span<const Seen> all) {
+// How far the log of each GPU is known, and how much of it is new.
+std::map<uint32_t, double> GangTurns::read_logs(Time now, std::span<const Seen> all) {
+  std::map<uint32_t, double> told_ns;
+  std::map<uint32_t, Time> known;
+  for (const Seen& seen : all) {
+    const Time until = std::min(seen.known_until, now);
+    if (!known.emplace(seen.gpu, until).second) continue;
+    const auto before = known_until_.find(seen.gpu);
+    const Nanos told = before == known_until_.end() ? Nanos{} : until - before->second;
+    told_ns[seen.gpu] = static_cast<double>(std::max(told, Nanos{}).count());
+  }
+  known_until_ = std::move(known);
+  return told_ns;
+}
+
+// What was due in the time that the logs have told of since the last look, and what was had, by
+// those that were there then: of what all together have used. What a change of turns costs is
+// nobody's; but a cap is a part of all time. Each GPU counts by its own log, of which one may be
+// later than another.
+void GangTurns::settle(Time now, std::span<const Seen> all) {
   struct Use {
-    double all = 0, rest = 0;
+    double all = 0, rest = 0, due_to_gangs = 0, longest_ns = 0;
   };
+  const std::map<uint32_t, double> told_ns = read_logs(now, all);
   std::map<uint32_t, Use> uses;
   std::map<std::pair<Key, uint32_t>, double> of_gangs;
   for (const Seen& seen : all) {
@@ -65,40 +81,34 @@ void GangTurns::settle(Nanos passed, std::span<const Seen> all) {
     else if ((gang->second.gpus & bit(seen.gpu)) != 0)
       of_gangs[{seen.job, seen.gpu}] += used;
   }
-  std::map<uint32_t, double> due_to_gangs, longest_ns;
   for (auto& [key, gang] : gangs_) {
     if (!gang.has_rivals) continue;
-    double there = 0, had = 0;
-    for (const auto& [gpu, use] : uses) {
+    double owed = 0;
+    for (auto& [gpu, use] : uses) {
       if ((gang.contested & bit(gpu)) == 0) continue;
-      there += use.all;
-      had += of_gangs[{key, gpu}];
+      const double due = gang.share * (gang.is_at_cap ? told_ns.at(gpu) : use.all);
+      owed += due - of_gangs[{key, gpu}];
+      use.due_to_gangs += due;
+      use.longest_ns = std::max(use.longest_ns, gang.period_ns);
     }
-    const int gpus = std::max(std::popcount(gang.contested), 1);
-    if (gang.is_at_cap) there = static_cast<double>(passed.count()) * gpus;
-    gang.owed_ns += (gang.share * there - had) / gpus;
+    gang.owed_ns += owed / std::max(std::popcount(gang.contested), 1);
     gang.owed_ns = std::clamp(gang.owed_ns, -gang.period_ns, gang.period_ns);
-    for (const auto& [gpu, use] : uses)
-      if ((gang.contested & bit(gpu)) != 0) {
-        due_to_gangs[gpu] += gang.share * there / gpus;
-        longest_ns[gpu] = std::max(longest_ns[gpu], gang.period_ns);
-      }
   }
   for (auto& [gpu, rest] : rest_) {
-    rest.owed_ns += std::max(uses[gpu].all - due_to_gangs[gpu], 0.0) - uses[gpu].rest;
-    rest.owed_ns = std::clamp(rest.owed_ns, -longest_ns[gpu], longest_ns[gpu]);
+    const Use& use = uses[gpu];
+    rest.owed_ns += std::max(use.all - use.due_to_gangs, 0.0) - use.rest;
+    rest.owed_ns = std::clamp(rest.owed_ns, -use.longest_ns, use.longest_ns);
   }
 }
 
 // One of which a process cannot be held, or on a GPU that has not been planned for, is none.
-void GangTurns::find_gangs(std::span<const Seen> all) {
+void GangTurns::find_gangs(Time now, std::span<const Seen> all) {
   struct Found {
     uint64_t gpus = 0, busy = 0;  // bit n: it wants GPU n, and makes use of its share of it
     std::map<uint32_t, double> shares;
     Priority priority = Priority::kIdle;
     double cap = 1;
     bool can_hold = true, may_be_gang = true, is_told = false, is_sampled = true, is_capped = false;
-    Time known_until = Time::max();
     std::string_view tenant;
   };
   std::map<Key, Found> found;
@@ -118,7 +128,6 @@ void GangTurns::find_gangs(std::span<const Seen> all) {
     job.busy |= bit(seen.gpu);
     job.is_capped = job.is_capped || seen.is_capped;
     job.cap = std::min(job.cap, seen.cap);
-    job.known_until = std::min(job.known_until, seen.known_until);
     if (seen.target >= 0) job.shares[seen.gpu] += seen.target;
   }
   for (auto& [key, gang] : gangs_) gang.is_seen = false;
@@ -135,7 +144,6 @@ void GangTurns::find_gangs(std::span<const Seen> all) {
                                 : "pid-" + std::to_string(key.process.pid);
     gang.priority = job.priority;
     gang.gpus = job.busy;
-    gang.known_until = job.known_until;
     gang.share = 1;
     for (const auto& [gpu, share] : job.shares) gang.share = std::min(gang.share, share);
     gang.is_at_cap = gang.share >= kNearCap * job.cap;
@@ -144,7 +152,7 @@ void GangTurns::find_gangs(std::span<const Seen> all) {
     // here with what is owed as well: otherwise each one would be cut short.
     const bool was_capped = std::exchange(gang.is_capped, job.is_capped);
     if (gang.is_capped && !was_capped && gang.has_rivals)
-      gang.owed_ns = std::min(gang.owed_ns, -swing_ns(gang));
+      gang.owed_ns -= std::max(owed_ns(gang, now) + swing_ns(gang), 0.0);
   }
   std::erase_if(gangs_, [](const auto& one) { return !one.second.is_seen; });
 }
@@ -250,23 +258,30 @@ double GangTurns::swing_ns(const Gang& gang) {
   return gang.share * (1 - gang.share) * gang.period_ns / 2;
 }
 
-// What is owed to it now, if all has worked since the log was known whenever it might.
-double GangTurns::owed_ns(const Gang& gang, Time now) {
-  double owed = gang.owed_ns;
-  Time until = now;
-  for (auto change = gang.changes.rbegin(); change != gang.changes.rend(); ++change) {
-    const Nanos untold = std::max(until - std::max(change->at, gang.known_until), Nanos{});
-    const double part = change->runs ? gang.share - 1 : gang.share;
-    owed += part * static_cast<double>(untold.count());
-    until = change->at;
+// What is owed to it now, if all has worked whenever it might since the logs were known.
+double GangTurns::owed_ns(const Gang& gang, Time now) const {
+  double untold_ns = 0;
+  for (const auto& [gpu, known_until] : known_until_) {
+    if ((gang.contested & bit(gpu)) == 0) continue;
+    Time until = now;
+    for (auto change = gang.changes.rbegin(); change != gang.changes.rend(); ++change) {
+      const Nanos untold = std::max(until - std::max(change->at, known_until), Nanos{});
+      untold_ns +=
+          (change->runs ? gang.share - 1 : gang.share) * static_cast<double>(untold.count());
+      until = change->at;
+    }
   }
+  const double owed = gang.owed_ns + untold_ns / std::max(std::popcount(gang.contested), 1);
   return std::clamp(owed, -gang.period_ns, gang.period_ns);
 }
 
-void GangTurns::change(Gang& gang, Time now, bool runs) {
+void GangTurns::change(Gang& gang, Time now, bool runs) const {
   if (std::exchange(gang.runs, runs) != runs) gang.changes.push_back({now, runs});
-  // One that the log tells of whole is of no use; of the others, the last one began before.
-  const auto told = std::ranges::upper_bound(gang.changes, gang.known_until, {}, &Change::at);
+  Time known = now;  // on all of its GPUs
+  for (const auto& [gpu, until] : known_until_)
+    if ((gang.gpus & bit(gpu)) != 0) known = std::min(known, until);
+  // One that the logs tell of whole is of no use; of the others, the last one began before.
+  const auto told = std::ranges::upper_bound(gang.changes, known, {}, &Change::at);
   if (told - gang.changes.begin() > 1) gang.changes.erase(gang.changes.begin(), told - 1);
 }
 
@@ -312,8 +327,8 @@ void GangTurns::choose(Time now) {
   std::vector<Gang*> waiting;
   for (auto& [key, gang] : gangs_)
     if (gang.has_rivals && !gang.runs && !gang.is_capped) waiting.push_back(&gang);
-  std::ranges::sort(waiting, {}, [](const Gang* gang) {
-    return std::tuple(-gang->owed_ns, gang->since, std::string_view(gang->name));
+  std::ranges::sort(waiting, {}, [&](const Gang* gang) {
+    return std::tuple(-owed_ns(*gang, now), gang->since, std::string_view(gang->name));
   });
   for (Gang* gang : waiting) {
     if (!may_begin(*gang, now)) continue;

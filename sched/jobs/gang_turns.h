@@ -21,7 +21,6 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -109,8 +108,7 @@ class GangTurns {
     bool is_at_cap = false, is_capped = false, has_rivals = false, runs = true;
     bool is_seen = false;
     Time since{};
-    std::vector<Change> changes;     // those that the log may not tell of yet
-    Time known_until = Time::max();  // on all of its GPUs
+    std::vector<Change> changes;  // those that the log may not tell of yet
   };
   struct Rest {  // those on one GPU that are in no gang
     bool wants = false;
@@ -129,9 +127,10 @@ class GangTurns {
     Time since{};
   };
 
-  void find_gangs(std::span<const Seen> all);
+  void find_gangs(Time now, std::span<const Seen> all);
   void find_rest(std::span<const Seen> all);
-  void settle(Nanos passed, std::span<const Seen> all);
+  std::map<uint32_t, double> read_logs(Time now, std::span<const Seen> all);
+  void settle(Time now, std::span<const Seen> all);
   void choose(Time now);
   void hold(std::span<const Seen> all);
   void find_companies(Time now, std::span<const Seen> all);
@@ -145,8 +144,8 @@ class GangTurns {
   bool meets_running(const Gang& gang) const;
   bool may_begin(const Gang& gang, Time now) const;
   static double swing_ns(const Gang& gang);
-  static double owed_ns(const Gang& gang, Time now);
-  static void change(Gang& gang, Time now, bool runs);
+  double owed_ns(const Gang& gang, Time now) const;
+  void change(Gang& gang, Time now, bool runs) const;
   Nanos period_of(const Gang& gang, std::span<const Seen> all) const;
 
   std::map<Key, Gang> gangs_;
@@ -157,7 +156,7 @@ class GangTurns {
   std::map<std::pair<Key, uint32_t>, Company> companies_;  // by candidate (or an empty key) and GPU
   uint64_t wanted_ = 0;                                    // bit n: samples of GPU n are
   std::map<Place, std::string> held_;
-  std::optional<Time> last_look_;
+  std::map<uint32_t, Time> known_until_;  // by GPU
   Time next_{Time::max()};
 };
 

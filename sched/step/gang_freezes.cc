@@ -50,7 +50,9 @@ void GangFreezes::look(Time now, std::span<const OnGpu> gpus, bool is_auto) {
   };
   if (gpus.size() > 1 && (is_auto || std::ranges::any_of(gpus, asks_for_it)))
     for (const OnGpu& on : gpus)
-      if (on.is_sliced && state_.gpu_problems[on.gpu].empty()) see(on, is_auto, now);
+      if (on.is_sliced && state_.gpu_problems[on.gpu].empty() &&
+          state_.accounting[on.gpu].has_log())
+        see(on, is_auto, now);
   turns_.look(now, seen_);
   if (!turns_.holds_anybody()) return;
   for (const OnGpu& on : gpus)

@@ -193,6 +193,7 @@ void TurnTaking::drop_order(uint32_t gpu) { conductor_.drop_order(gpu); }
 
 void TurnTaking::decide(Time now) {
   note_turns(conductor_.decide(now));
+  note_work(now);
   holds_ = conductor_.holds();
   tell_of_turns(now);
 }
@@ -204,6 +205,23 @@ void TurnTaking::note_turns(bool has_let_in) {
     if (turn == nullptr || turn->state() != TurnState::kRunning) continue;
     if (!job.start) jobs_.note_turn(job.id);
     state_.tenant_use[job.tenant].turns += conductor_.take_turns(job.id);
+  }
+}
+
+// Without the shim a process is frozen while it is held, which the accounting knows.
+void TurnTaking::note_work(Time now) {
+  for (const Job& job : jobs_.all()) {
+    const JobTurn* const turn = conductor_.find(job.id);
+    if (turn == nullptr) continue;
+    const auto state = turn->waits()                           ? Accounting::Turn::kHeld
+                       : turn->occupies() && turn->wants_gpu() ? Accounting::Turn::kWorks
+                                                               : Accounting::Turn::kRests;
+    for (const ProcessId& process : job.processes) {
+      const auto known = known_.find(process);
+      if (known == known_.end() || !known->second.look.has_shim) continue;
+      for (const uint32_t gpu : known->second.gpus)
+        state_.accounting[gpu].note_turn(process.pid, state, now);
+    }
   }
 }
 
@@ -260,6 +278,7 @@ bool TurnTaking::look(Time now) {
   look_at_all(now);
   const bool has_let_in = conductor_.decide(now);
   note_turns(has_let_in);
+  note_work(now);
   holds_ = conductor_.holds();
   tell_of_turns(now);
   tell(holds_);

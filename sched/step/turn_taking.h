@@ -90,6 +90,7 @@ class TurnTaking {
   void refresh(Known& known, Time now);
   void look_at_all(Time now);
   void note_turns(bool has_let_in);
+  void note_work(Time now);
   bool wants_anew() const;
   void tell(const std::vector<ProcessHold>& holds);
   void freeze_and_thaw(const std::vector<ProcessHold>& holds);

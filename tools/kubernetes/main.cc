@@ -72,12 +72,15 @@ ExitCode run(const Invocation& invocation) {
   options.rules.is_hard = invocation.has("hard");
   options.rules.may_be_high = invocation.has("allow-high");
   options.rules.below = invocation.text("below");
-  Pod of_short_name;
-  of_short_name.name_space = "n";
-  const std::string above = tenant_above(of_short_name, options.rules.below);
-  if (!above.empty() && (!check_tenant_name(above) || above.size() > kLongestAbove))
+  Pod example;
+  example.name_space = example.name = "n";
+  example.object_uid = "00000000";
+  const std::string above = tenant_above(example, options.rules.below);
+  if (!above.empty() && (!check_tenant_name(tenant_name(example, above.substr(0, kLongestAbove))) ||
+                         above.size() > kLongestAbove))
     return invocation.wrong(
-        "--below is a tenant's name of at most 40 characters, in which %n is the namespace");
+        "--below is a tenant's name of at most 40 characters and three parts, in which %n is the "
+        "namespace");
   const auto unit = bytes_of(invocation, "memory-unit");
   const auto per_share = bytes_of(invocation, "memory-per-share");
   constexpr uint64_t kLeastUnit = 16 << 20;

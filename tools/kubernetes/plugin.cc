@@ -138,7 +138,7 @@ void Plugin::tell_agent() {
       return say_once(agent_trouble_, line.error().message());
     }
     const auto done = decode_done(*line);
-    const bool is_gone = !done && step.request.op == "remove";
+    const bool is_gone = !done && step.request.op == "remove" && !has_tenant(step.tenant);
     if (done && step.request.op == "set") {
       std::string settings;
       for (const auto& [key, value] : step.request.settings)
@@ -155,6 +155,13 @@ void Plugin::tell_agent() {
     }
     changed_.notify_all();
   }
+}
+
+// As the agent has published it after its last answer; where that cannot be read it may be there.
+bool Plugin::has_tenant(const std::string& name) {
+  const auto status = status_.read_plane();
+  const std::vector<std::string> names = status ? tenants_of(status->snapshot) : std::vector{name};
+  return std::ranges::find(names, name) != names.end();
 }
 
 void Plugin::look_at_gpus() {

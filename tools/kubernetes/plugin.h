@@ -55,6 +55,7 @@ class Plugin {
   Resource memory_resource();
   Result<Allocation> allocate_shares(const Ids& ids) const;
   Result<> await_tenant(const Ids& ids);
+  bool has_tenant(const std::string& name);
   void say_once(std::string& last, const std::string& text) const;
 
   const PluginOptions options_;

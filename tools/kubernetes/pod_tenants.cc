@@ -28,21 +28,33 @@ void PodTenants::change(const Pod& pod) {
     if (const std::string whole = pod.full_name() + ": " + complaint;
         complained_.insert(whole).second)
       complaints_.push_back(whole);
+  const auto known = tenants_.find(pod.object_uid);
+  std::string name = known == tenants_.end() ? name_for(pod) : known->second.name;
   tenants_.insert_or_assign(pod.object_uid,
                             PodTenant{.pod = pod,
                                       .wanted = *std::move(wanted),
-                                      .name = name_for(pod),
+                                      .name = std::move(name),
                                       .cgroups = pod_cgroups(pod, driver_, cgroup_root_)});
 }
 
+// One that the agent has already, as that of this pod, goes on.
 std::string PodTenants::name_for(const Pod& pod) const {
+  const std::string at_the_top = tenant_name(pod);
   const std::string above = tenant_above(pod, rules_.below);
-  return tenant_name(pod, above.size() <= kLongestAbove && present_.contains(above) ? above : "");
+  if (present_.contains(at_the_top) || above.empty() || above.size() > kLongestAbove)
+    return at_the_top;
+  return present_.contains(above) ? tenant_name(pod, above) : at_the_top;
 }
 
 void PodTenants::set_present(const std::vector<std::string>& names) {
   present_ = {names.begin(), names.end()};
-  for (auto& [uid, tenant] : tenants_) tenant.name = name_for(tenant.pod);
+  name_again();
+}
+
+// Those of which the agent was told nothing yet.
+void PodTenants::name_again() {
+  for (auto& [uid, tenant] : tenants_)
+    if (!told_.contains(tenant.name)) tenant.name = name_for(tenant.pod);
 }
 
 void PodTenants::forget_tenant(const std::string& uid) {
@@ -113,15 +125,9 @@ void PodTenants::told(const Step& step) {
 void PodTenants::forget_told(const std::vector<std::string>& present) {
   told_.clear();
   refused_.clear();
+  for (const std::string& name : present)
+    if (is_pods_tenant(name)) told_[name];
   set_present(present);
-  // What somebody has made below a pod's own tenant is not ours.
-  for (const std::string& name : present) {
-    const size_t slash = name.rfind('/');
-    const bool is_at_the_top = slash == std::string::npos;
-    if (!std::string_view(name).substr(is_at_the_top ? 0 : slash + 1).starts_with(kTenantPrefix))
-      continue;
-    if (is_at_the_top || !rules_.below.empty()) told_[name];
-  }
 }
 
 bool PodTenants::is_known(const std::string& name_space, const std::string& name) const {

@@ -31,8 +31,8 @@ class PodTenants {
       : rules_(rules), driver_(driver), cgroup_root_(std::move(cgroup_root)) {}
 
   void set_gpu_memory(uint64_t bytes) { rules_.gpu_memory = bytes; }
-  // The tenants that the agent has. A pod is below the one that is to be above it only where there
-  // is such a one, and otherwise at the top.
+  // The tenants that the agent has. A pod is below the one that is to be above it where there is
+  // such a one when the pod comes, and otherwise at the top; there it stays.
   void set_present(const std::vector<std::string>& names);
   // The pods that there are now; others have gone.
   void replace(const std::vector<Pod>& pods);
@@ -84,6 +84,7 @@ class PodTenants {
   };
   static StepName name_of(const Step& step);
   std::string name_for(const Pod& pod) const;
+  void name_again();
   void forget_tenant(const std::string& uid);  // of the pod's object
 
   ShareRules rules_;

@@ -162,6 +162,11 @@ std::string tenant_above(const Pod& pod, std::string_view below) {
   return above;
 }
 
+bool is_pods_tenant(std::string_view name) {
+  name.remove_prefix(name.rfind('/') + 1);  // npos + 1 is 0
+  return name.starts_with(kTenantPrefix) && std::ranges::count(name, '.') >= 2;
+}
+
 std::string tenant_name(const Pod& pod, std::string_view above) {
   constexpr size_t kLongestOfAll = 63, kUidDigits = 8, kSpaceDigits = 20;
   const size_t longest = kLongestOfAll - (above.empty() ? 0 : above.size() + 1);

@@ -51,6 +51,9 @@ std::string tenant_above(const Pod& pod, std::string_view below);
 // "ABOVE/k8s-..." where it is below another one. ABOVE has at most kLongestAbove characters.
 std::string tenant_name(const Pod& pod, std::string_view above = {});
 inline constexpr size_t kLongestAbove = 40;
+// Whether a tenant has the name of a pod's, at the top or below another one. Pods' namespaces have
+// no dots, so that the tenant of a namespace never has, whatever it is called.
+bool is_pods_tenant(std::string_view name);
 inline constexpr std::string_view kTenantPrefix = "k8s-";
 
 }  // namespace gpushare

@@ -181,7 +181,8 @@ def go_on(agent, gpus):
     """Whether the programs beside the job still get GPU time on each of these GPUs."""
     before = gpu_times(agent)
     time.sleep(3)
-    return min(shares(before, gpu_times(agent), gpus).get("b", [0])) > 20
+    had = shares(before, gpu_times(agent), gpus).get("b", [])
+    return len(had) == len(gpus) and min(had) > 20
 
 
 def main():
@@ -194,6 +195,8 @@ def main():
     parser.add_argument("--seconds", type=int, default=20, help="how long the job works (default: 20)")
     parser.add_argument("--kills", type=float, default=0, help="of the agent, in a minute (default: none)")
     options = parser.parse_args()
+    if options.trace:
+        options.trace.mkdir(parents=True, exist_ok=True)
     gangs = "off" if options.off else "auto"
     single = alone(options)
     for row in options.only:

@@ -227,6 +227,45 @@ TEST_F(LearntLengths, WhatWasThereBeforeTheAgentAndAFailedStartTeachNothing) {
   EXPECT_TRUE(lengths_.all().empty());
 }
 
+// A program with the shim that is resident for long before it has anything to do: the driver's
+// samples say that it is idle when its work has ended.
+class Resting : public test::NoShims {
+ public:
+  std::vector<ProcessView> views(uint32_t) const override {
+    std::vector<ProcessView> views;
+    if (process.pid != 0) views.push_back({.process = process, .has_context = false});
+    return views;
+  }
+  std::optional<SlotReading> look(const ProcessId&) const override {
+    return SlotReading{
+        .shows_work = true, .launches = launches, .waits = waits, .iterations = std::nullopt};
+  }
+
+  ProcessId process{};
+  uint64_t launches = 1;
+  uint32_t waits = 0;
+};
+
+TEST_F(LearntLengths, WhatItDoesAfterALongRestIsCounted) {
+  Resting shims;
+  rig_.shims = &shims;
+  start();
+  sim::Program& program = rig_.add("t", {});
+  rig_.processes.add(program.process, "python train.py", kUser);
+  shims.process = program.process;
+  program.kernel(1ms);
+  rig_.run_for(40s);  // it is not young any more
+  ++shims.launches;
+  shims.waits = 1;
+  program.kernel(800ms);
+  rig_.run_for(800ms);
+  shims.waits = 0;
+  rig_.machine.model.close_client(program.client, 0);
+  rig_.run_for(Jobs::kRemembered + 1s);
+  ASSERT_EQ(lengths_.all().size(), 1u);
+  EXPECT_NEAR(static_cast<double>(lengths_.all()[0].length / 1ms), 800, 50);
+}
+
 // The one that is known to be the shorter goes first, although it came later.
 TEST_F(LearntLengths, SrtfGoesByThem) {
   start();

@@ -60,30 +60,55 @@ TEST_F(PodTenantsTest, APodOfTheSameNameIsAnotherTenant) {
             (Told{"remove k8s-lab.a.1", "set k8s-lab.a.2", "attach k8s-lab.a.2/kubepods/pod2"}));
 }
 
-// The tenant of its namespace may come and go; a pod never waits for it.
-TEST_F(PodTenantsTest, APodIsBelowTheTenantOfItsNamespaceWhereThereIsOne) {
-  ShareRules rules;
-  rules.below = "%n";
-  tenants_ = PodTenants(rules, CgroupDriver::kCgroupfs, "/");
-  tenants_.forget_told({"default", "lab", "lab/mine"});
+class BelowTest : public PodTenantsTest {
+ protected:
+  BelowTest() {
+    ShareRules rules;
+    rules.below = "%n";
+    tenants_ = PodTenants(rules, CgroupDriver::kCgroupfs, "/");
+  }
+};
+
+// Programs that run there do not move: a pod stays where it began.
+TEST_F(BelowTest, APodIsBelowTheTenantOfItsNamespaceWhereThereIsOneWhenItComes) {
+  tenants_.forget_told({"default"});
   tenants_.replace({pod("a", "1", 5)});
-  EXPECT_EQ(tell(), (Told{"set lab/k8s-lab.a.1", "attach lab/k8s-lab.a.1/kubepods/pod1"}));
-  EXPECT_TRUE(tenants_.is_settled("lab", "a"));
-  tenants_.set_present({"default"});
-  EXPECT_EQ(tell(), (Told{"remove lab/k8s-lab.a.1", "set k8s-lab.a.1",
-                          "attach k8s-lab.a.1/kubepods/pod1"}));
-  tenants_.set_present({"default", "lab"});
-  EXPECT_EQ(tell(), (Told{"remove k8s-lab.a.1", "set lab/k8s-lab.a.1",
-                          "attach lab/k8s-lab.a.1/kubepods/pod1"}));
-  // Another agent has one of a pod that is gone.
-  tenants_.forget_told({"lab", "lab/k8s-lab.a.1", "lab/k8s-lab.old.9", "lab/mine"});
-  EXPECT_EQ(tell(), (Told{"remove lab/k8s-lab.old.9", "set lab/k8s-lab.a.1",
-                          "attach lab/k8s-lab.a.1/kubepods/pod1"}));
+  EXPECT_EQ(tell(), (Told{"set k8s-lab.a.1", "attach k8s-lab.a.1/kubepods/pod1"}));
+  tenants_.set_present({"default", "lab", "k8s-lab.a.1"});
+  tenants_.replace({pod("a", "1", 5), pod("b", "2", 5)});
+  EXPECT_EQ(tell(), (Told{"set lab/k8s-lab.b.2", "attach lab/k8s-lab.b.2/kubepods/pod2"}));
+  EXPECT_TRUE(tenants_.is_settled("lab", "b"));
+  // Another agent, or another plugin, finds what is there.
+  const std::vector<std::string> there{"default",         "lab",      "k8s-lab.a.1",
+                                       "lab/k8s-lab.b.2", "lab/mine", "lab/k8s-lab.old.9"};
+  tenants_.forget_told(there);
+  EXPECT_EQ(tell(),
+            (Told{"remove lab/k8s-lab.old.9", "set k8s-lab.a.1", "attach k8s-lab.a.1/kubepods/pod1",
+                  "set lab/k8s-lab.b.2", "attach lab/k8s-lab.b.2/kubepods/pod2"}));
+}
+
+TEST_F(BelowTest, WhereAllIsForgottenAPodIsWhereItMayBeNow) {
+  tenants_.forget_told({"default", "lab"});
+  tenants_.replace({pod("a", "1", 5)});
+  tell();
+  tenants_.forget_told({"default"});
+  EXPECT_EQ(tell(), (Told{"set k8s-lab.a.1", "attach k8s-lab.a.1/kubepods/pod1"}));
+}
+
+TEST_F(BelowTest, TheTenantOfANamespaceIsNeverTakenForAPods) {
+  ShareRules rules;
+  rules.below = "k8s-%n";
+  tenants_ = PodTenants(rules, CgroupDriver::kCgroupfs, "/");
+  tenants_.forget_told({"k8s-lab", "teams/k8s-lab"});
+  EXPECT_EQ(tell(), Told{});
+  tenants_.replace({pod("a", "1", 5)});
+  EXPECT_EQ(tell().front(), "set k8s-lab/k8s-lab.a.1");
 }
 
 TEST_F(PodTenantsTest, WhatIsMadeBelowAPodsTenantIsNotOurs) {
-  tenants_.forget_told({"k8s-lab.a.1", "k8s-lab.a.1/k8s-mine"});
-  EXPECT_EQ(tell(), Told{"remove k8s-lab.a.1"});
+  tenants_.forget_told({"k8s-lab.a.1", "k8s-lab.a.1/k8s-mine", "lab/k8s-lab.b.2"});
+  EXPECT_EQ(tell(), (Told{"remove k8s-lab.a.1", "remove lab/k8s-lab.b.2"}))
+      << "those of a time with --below are";
 }
 
 TEST_F(PodTenantsTest, APodThatHasEndedHasNoTenant) {

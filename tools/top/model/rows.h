@@ -30,7 +30,8 @@ std::string job_name(const JobKey& job);  // "run-4711", "pid-4712"
 std::string sharing_text(const TenantRecord& tenant);
 
 // A line of the list is a process or, in a tree, a tenant or a job above its processes. Tenants
-//
+// that are below another one (team/job) follow it, and it counts what they have with its own. A
+// tenant has a line for each GPU on which target times decide what it has, and otherwise one.
 struct TopLine {
   enum class Kind : uint8_t { kProcess, kTenant, kJob };
   Kind kind = Kind::kProcess;
