@@ -2,9 +2,10 @@
 // Enforcer: makes a GPU's processes what a plan says: slices, frozen or not. While the agent lives,
 // nothing else changes anything on a GPU. Only what differs is asked of the driver; all that
 // thaws at one moment goes in one call, then all that freezes, and then the slices, so that a GPU
-// which passes from one process to another never stands still. Each freeze is written ahead into the
-// ledger, and listed there until a thaw has succeeded or the object is gone: what the registry has
-// forgotten is thawed first, and what cannot be undone then is a leftover, which is tried again.
+// which passes from one process to another never stands still. Each freeze is written ahead into
+// the ledger, and listed there until a thaw has succeeded or the object is gone: what the registry
+// has forgotten is thawed first, and what cannot be undone then is a leftover, which is tried
+// again.
 //
 // Only compute groups are touched. Processes whose groups are one in hardware (clients of one MPS
 // server) keep their slice and are stopped instead of frozen, because both would be everybody's
