@@ -95,8 +95,8 @@ class LoneContext {
 
   // Part of its residence that counts as use, by samples.
   double rate(Time now) const {
-    const bool is_untold = now >= works_since_ && now <= works_until_ &&
-                           now - works_since_ < kSampledBefore && works_since_ != Time{};
+    const bool is_untold =
+        now >= works_since_ && now <= works_until_ && now - works_since_ < kSampledBefore;
     return is_sampled(now) && !is_untold ? rate_ : 1.0;
   }
 

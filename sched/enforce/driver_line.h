@@ -63,8 +63,8 @@ class DriverLine {
 
   // First the thaws, then the freezes, so that a GPU that passes from one to another always has
   // somebody to work for; before all slices that have not begun. What is asked for while a call is
-  // under way goes together in the next one. REQUIRES: nothing of these processes
-  // is still to be told by take_done().
+  // under way goes together in the next one. REQUIRES: nothing of these processes is still to be
+  // told by take_done().
   virtual void add(std::vector<FreezeDeed> freezes, std::vector<ThawDeed> thaws) = 0;
   // After the freezes and thaws, in the order of these calls; before all slices that have not
   // begun.

@@ -28,8 +28,12 @@ Nanos nanos(double ns) {
 }  // namespace
 
 void GangTurns::look(Time now, std::span<const Seen> all) {
-  settle(now, all);
+  if (!gangs_.empty()) settle(now, all);
   find_gangs(now, all);
+  if (gangs_.empty())
+    known_until_.clear();
+  else if (known_until_.empty())
+    read_logs(now, all);
   held_.clear();
   next_ = Time::max();
   if (candidates_.empty()) {  // as nearly always

@@ -191,11 +191,13 @@ void TurnTaking::set_order(uint32_t gpu, std::vector<JobDecision> jobs) {
 
 void TurnTaking::drop_order(uint32_t gpu) { conductor_.drop_order(gpu); }
 
-void TurnTaking::decide(Time now) {
-  note_turns(conductor_.decide(now));
+bool TurnTaking::decide(Time now) {
+  const bool has_let_in = conductor_.decide(now);
+  note_turns(has_let_in);
   note_work(now);
   holds_ = conductor_.holds();
   tell_of_turns(now);
+  return has_let_in;
 }
 
 void TurnTaking::note_turns(bool has_let_in) {
@@ -276,11 +278,7 @@ bool TurnTaking::look(Time now) {
     }
   }
   look_at_all(now);
-  const bool has_let_in = conductor_.decide(now);
-  note_turns(has_let_in);
-  note_work(now);
-  holds_ = conductor_.holds();
-  tell_of_turns(now);
+  const bool has_let_in = decide(now);
   tell(holds_);
   freeze_and_thaw(holds_);
   return has_let_in || wants_anew();

@@ -45,7 +45,8 @@ class TurnTaking {
   // What its plan says; none where the policy orders no jobs.
   void set_order(uint32_t gpu, std::vector<JobDecision> jobs);
   void drop_order(uint32_t gpu);
-  void decide(Time now);
+  // Returns whether somebody was let in.
+  bool decide(Time now);
   // Whether it is not this process's turn and it is to be frozen for that.
   bool is_frozen(const ProcessId& process) const;
   // Tells the processes, freezes and thaws. A hand-over that this makes possible follows at once.

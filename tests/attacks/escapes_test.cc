@@ -69,8 +69,7 @@ TEST_P(ShortPrograms, AreHeldToTheCapOfTheirTenant) {
   const std::string said = rig.output("short_programs.log");
   const double done = number_in(said, "done_ms").value(),
                elapsed = number_in(said, "elapsed_ms").value();
-  // Two threads come late: the one that is told of the program, and the one that asks the driver.
-  const double late_ms = 2 * std::chrono::duration<double, std::milli>(lateness.mean()).count(),
+  const double late_ms = std::chrono::duration<double, std::milli>(lateness.mean()).count(),
                late_part = number_in(said, "programs").value() * late_ms / elapsed;
   if (late_part > 0.3) GTEST_SKIP() << "threads of this machine come " << late_ms << " ms late";
   EXPECT_LE(done / elapsed, cap.part * cap.most + late_part)

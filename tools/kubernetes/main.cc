@@ -76,8 +76,7 @@ ExitCode run(const Invocation& invocation) {
   example.name_space = example.name = "n";
   example.object_uid = "00000000";
   const std::string above = tenant_above(example, options.rules.below);
-  if (!above.empty() && (!check_tenant_name(tenant_name(example, above.substr(0, kLongestAbove))) ||
-                         above.size() > kLongestAbove))
+  if (above.size() > kLongestAbove || !check_tenant_name(tenant_name(example, above)))
     return invocation.wrong(
         "--below is a tenant's name of at most 40 characters and three parts, in which %n is the "
         "namespace");

@@ -48,11 +48,7 @@ std::string PodTenants::name_for(const Pod& pod) const {
 
 void PodTenants::set_present(const std::vector<std::string>& names) {
   present_ = {names.begin(), names.end()};
-  name_again();
-}
-
-// Those of which the agent was told nothing yet.
-void PodTenants::name_again() {
+  // Those of which the agent was told nothing yet.
   for (auto& [uid, tenant] : tenants_)
     if (!told_.contains(tenant.name)) tenant.name = name_for(tenant.pod);
 }

@@ -84,7 +84,6 @@ class PodTenants {
   };
   static StepName name_of(const Step& step);
   std::string name_for(const Pod& pod) const;
-  void name_again();
   void forget_tenant(const std::string& uid);  // of the pod's object
 
   ShareRules rules_;

@@ -13,9 +13,9 @@ jobs-1-1      beside another such job on the same GPUs; jobs-1-3 and jobs-3-1 li
 Of each: steps/s as a part of what is due (share x alone), the 99th percentile of a step, the longest step, what each tenant
 has of each GPU by the agent's records, and whether the losses are those of the job alone. --off leaves each GPU to itself,
 for comparison. With --trace FOLDER a recording of the context switches is written there in the midst of each row
-(`gpushare trace`, 2 s), and when each step began, where the job says so. With --kills, the agent is killed so many times a minute, at random instants, and its supervisor
-starts the next one: the job must get on and end with the same losses, and nothing may stay frozen; its share is not asked
-then.
+(`gpushare trace`, 2 s), and when each step began, where the job says so. With --kills, the agent is killed so many times a
+minute, at random instants, and its supervisor starts the next one: the job must get on and end with the same losses, and
+nothing may stay frozen; its share is not asked then.
 Needs root, torch with NCCL, and GPUs that nobody else uses.
 """
 import json
@@ -134,7 +134,7 @@ def measure(options, row, single, gangs):
             rig.Program(agent.command("a", job_of(options, 29511), False)) as job:
         ready(job)
         endless = [build / "bin/workloads/spin", "--seconds", "1000"]
-        commands = [job_of(options, 29512)] if are_jobs else [[*endless, "--device", gpu] for gpu in options.gpus.split(",")]
+        commands = [job_of(options, 29512)] if are_jobs else [[*endless, "--device", gpu] for gpu in gpus_of(options)]
         neighbours = [rig.Program(agent.command("b", words, False)) for words in commands]
         try:
             if are_jobs:

@@ -21,9 +21,9 @@ Runner runner(Stage& stage, const std::string& tenant) {
 
 void cap_alone(Stage& stage, Report& report, double cap) {
   const double solo = stage.solo().spin_units_per_ms;
-  stage.start_agent(fmt::format("[tenant.capped]\nmax = \"{:.0f}%\"\n", 100 * cap));
-  const RaceResult ours = race(stage, {runner(stage, "capped")});
-  stage.stop_agent();
+  const RaceResult ours =
+      race_under_agent(stage, {runner(stage, "capped")},
+                       fmt::format("[tenant.capped]\nmax = \"{:.0f}%\"\n", 100 * cap));
   const double share = ours.rates[0] / solo;
   report.numbers().add("solo_units_per_ms", solo).add("share", share).add("ours", ours.record());
   report.must("share by progress", percent(cap) + " +- 1", "100.0 %", percent(share),
@@ -38,9 +38,8 @@ void cap_30_beside(Stage& stage, Report& report) {
   const double solo = stage.solo().spin_units_per_ms;
   const std::vector<Runner> runners{runner(stage, "capped"), runner(stage, "free")};
   const RaceResult native = race(stage, runners);
-  stage.start_agent("[tenant.capped]\nmax = \"30%\"\n[tenant.free]\n");
-  const RaceResult ours = race(stage, runners);
-  stage.stop_agent();
+  const RaceResult ours =
+      race_under_agent(stage, runners, "[tenant.capped]\nmax = \"30%\"\n[tenant.free]\n");
   const double capped = ours.rates[0] / solo, rest = ours.rates[1] / solo;
   report.numbers()
       .add("solo_units_per_ms", solo)
@@ -61,11 +60,10 @@ void cap_tree(Stage& stage, Report& report) {
   const std::vector<Runner> runners{runner(stage, "a/x"), runner(stage, "a/y"), runner(stage, "b")};
   const std::vector<double> due{0.1, 0.3};
   const RaceResult native = race(stage, runners);
-  stage.start_agent(
-      "[tenant.a]\nmax = \"40%\"\nweight = 900\n[tenant.\"a/x\"]\nweight = 100\n"
-      "[tenant.\"a/y\"]\nweight = 300\n[tenant.b]\n");
-  const RaceResult ours = race(stage, runners);
-  stage.stop_agent();
+  const RaceResult ours =
+      race_under_agent(stage, runners,
+                       "[tenant.a]\nmax = \"40%\"\nweight = 900\n[tenant.\"a/x\"]\nweight = 100\n"
+                       "[tenant.\"a/y\"]\nweight = 300\n[tenant.b]\n");
   report.numbers()
       .add("solo_units_per_ms", solo)
       .add("native", native.record())

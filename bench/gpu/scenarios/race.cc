@@ -88,6 +88,14 @@ RaceResult race(Stage& stage, const std::vector<Runner>& runners) {
   return result_of(stage, runners, children, start, settle);
 }
 
+RaceResult race_under_agent(Stage& stage, const std::vector<Runner>& runners,
+                            const std::string& tenants) {
+  stage.start_agent(tenants);
+  RaceResult result = race(stage, runners);
+  stage.stop_agent();
+  return result;
+}
+
 RaceResult race_before_agent(Stage& stage, const std::vector<Runner>& runners,
                              const std::string& tenants) {
   const double settle = stage.settle_s() + 1.5;  // the agent comes in this time

@@ -33,6 +33,9 @@ struct RaceResult {
 
 // Runs a race without an agent, or under the one that runs.
 RaceResult race(Stage& stage, const std::vector<Runner>& runners);
+// The same under an agent of its own with this configuration, which is stopped at the end.
+RaceResult race_under_agent(Stage& stage, const std::vector<Runner>& runners,
+                            const std::string& tenants);
 // The same with programs that run already when an agent with this configuration comes; each is
 // attached to its tenant. The agent is stopped at the end.
 RaceResult race_before_agent(Stage& stage, const std::vector<Runner>& runners,

@@ -20,40 +20,44 @@ std::string weighted_tenants(const std::vector<double>& weights) {
   return toml;
 }
 
-void judge(Report& report, const std::string& what, const RaceResult& native,
-           const RaceResult& ours, const std::vector<double>& weights) {
+void judge(Report& report, const RaceResult& native, const RaceResult& ours,
+           const std::vector<double>& weights) {
+  report.numbers().add("native", native.record()).add("ours", ours.record());
   const std::vector<double> target = parts_of_sum(weights);
-  report.must(what + "shares by progress", percents(target) + " +- 1", percents(native.shares()),
+  report.must("shares by progress", percents(target) + " +- 1", percents(native.shares()),
               percents(ours.shares()), worst_error(ours.shares(), target) <= kPoint);
-  report.must(what + "shares by the log", percents(target) + " +- 1", "-",
-              percents(ours.log_parts()), worst_error(ours.log_parts(), target) <= kPoint);
+  report.must("shares by the log", percents(target) + " +- 1", "-", percents(ours.log_parts()),
+              worst_error(ours.log_parts(), target) <= kPoint);
   const double ratio = ours.total() / native.total();
-  report.must(what + "total", ">= 97 % of native", fmt::format("{:.1f} units/ms", native.total()),
+  report.must("total", ">= 97 % of native", fmt::format("{:.1f} units/ms", native.total()),
               percent(ratio), ratio >= kLeastTotal);
 }
 
-void run_weights(Stage& stage, Report& report, const std::string& label,
-                 const std::vector<double>& weights, const std::vector<std::string>& arguments) {
+// Natively, and under an agent with this configuration.
+void compare(Stage& stage, Report& report, const std::vector<Runner>& runners,
+             const std::string& tenants, const std::vector<double>& weights) {
+  const RaceResult native = race(stage, runners);
+  const RaceResult ours = race_under_agent(stage, runners, tenants);
+  judge(report, native, ours, weights);
+}
+
+void run_weights(Stage& stage, Report& report, const std::vector<double>& weights,
+                 const std::vector<std::string>& arguments) {
   std::vector<Runner> runners;
   for (size_t i = 0; i < weights.size(); ++i) {
     runners.push_back({.arguments = arguments, .tenant = tenant_name(i)});
     runners.back().arguments.insert(runners.back().arguments.end(),
                                     {"--seed", std::to_string(i + 1)});
   }
-  const RaceResult native = race(stage, runners);
-  stage.start_agent(weighted_tenants(weights));
-  const RaceResult ours = race(stage, runners);
-  stage.stop_agent();
-  report.numbers().add(label + "native", native.record()).add(label + "ours", ours.record());
-  judge(report, label, native, ours, weights);
+  compare(stage, report, runners, weighted_tenants(weights), weights);
 }
 
 void shares_30_70(Stage& stage, Report& report) {
-  run_weights(stage, report, "", {30, 70}, stage.spin_arguments(2000));
+  run_weights(stage, report, {30, 70}, stage.spin_arguments(2000));
 }
 
 void shares_1_2_3_4(Stage& stage, Report& report) {
-  run_weights(stage, report, "", {100, 200, 300, 400}, stage.spin_arguments(2000));
+  run_weights(stage, report, {100, 200, 300, 400}, stage.spin_arguments(2000));
 }
 
 std::vector<std::string> mixed(Stage& stage) {
@@ -63,11 +67,11 @@ std::vector<std::string> mixed(Stage& stage) {
 }
 
 void shares_mixed_2(Stage& stage, Report& report) {
-  run_weights(stage, report, "", {30, 70}, mixed(stage));
+  run_weights(stage, report, {30, 70}, mixed(stage));
 }
 
 void shares_mixed_4(Stage& stage, Report& report) {
-  run_weights(stage, report, "", {100, 200, 300, 400}, mixed(stage));
+  run_weights(stage, report, {100, 200, 300, 400}, mixed(stage));
 }
 
 void late_attach(Stage& stage, Report& report) {
@@ -77,8 +81,7 @@ void late_attach(Stage& stage, Report& report) {
     runners.push_back({.arguments = stage.spin_arguments(2000), .tenant = tenant_name(i)});
   const RaceResult native = race(stage, runners);
   const RaceResult ours = race_before_agent(stage, runners, weighted_tenants(weights));
-  report.numbers().add("native", native.record()).add("ours", ours.record());
-  judge(report, "", native, ours, weights);
+  judge(report, native, ours, weights);
 }
 
 // Two departments of which one has two projects: a half of three quarters is not a third.
@@ -87,14 +90,11 @@ void shares_tree(Stage& stage, Report& report) {
   std::vector<Runner> runners;
   for (const std::string& tenant : tenants)
     runners.push_back({.arguments = stage.spin_arguments(2000), .tenant = tenant});
-  const RaceResult native = race(stage, runners);
-  stage.start_agent(
+  compare(
+      stage, report, runners,
       "[tenant.a]\nweight = 300\n[tenant.\"a/x\"]\nweight = 100\n[tenant.\"a/y\"]\nweight = 300\n"
-      "[tenant.b]\nweight = 100\n[tenant.\"b/z\"]\nweight = 900\n");
-  const RaceResult ours = race(stage, runners);
-  stage.stop_agent();
-  report.numbers().add("native", native.record()).add("ours", ours.record());
-  judge(report, "", native, ours, {0.75 * 0.25, 0.75 * 0.75, 0.25});
+      "[tenant.b]\nweight = 100\n[tenant.\"b/z\"]\nweight = 900\n",
+      {0.75 * 0.25, 0.75 * 0.75, 0.25});
 }
 
 constexpr Scenario kScenarios[] = {

@@ -87,8 +87,7 @@ std::string states_words(const TopLine& line) {
 }
 
 uint64_t memory_of(const TopLine& line) {
-  const bool has_below = line.all.size() > line.has.size();
-  if (line.kind == TopLine::Kind::kTenant && !has_below && line.tenant->memory_bytes != 0)
+  if (line.kind == TopLine::Kind::kTenant && !line.has_below() && line.tenant->memory_bytes != 0)
     return line.tenant->memory_bytes;
   uint64_t sum = 0;
   for (const ProcessRow* row : line.all)

@@ -75,9 +75,8 @@ Target target_of(const TopLine& line) {
                                tenant_text(*line.tenant), count);
   } else {
     target.tenant = tenant_text(*line.tenant);
-    const bool has_below = line.all.size() > line.has.size();
     target.words = fmt::format("all of tenant {} {}{}", target.tenant,
-                               has_below ? "and of those below it " : "", count);
+                               line.has_below() ? "and of those below it " : "", count);
   }
   return target;
 }

@@ -46,6 +46,8 @@ struct TopLine {
   uint8_t depth = 0;                     // 0 to 2
   bool is_last = false;                  // of those below the same line
   bool is_folded = false;                // what it has is not shown
+
+  bool has_below() const { return all.size() > has.size(); }  // processes of tenants below it
 };
 
 // Names a line across updates.
