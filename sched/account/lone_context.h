@@ -14,7 +14,7 @@
 //             alone, and then if its last two samples say so, too.
 //   turn      Where jobs take turns a process waits at its gate, and samples of that time say that
 //             it is idle. While it has the turn and works, residence is use, until a sample can
-//             tell of that.
+//             tell of that; not while it says that it rests.
 //   otherwise residence is use, so that a cap bites.
 // The word is the process's own. Its residence that was excused for it is charged after all when a
 // sample contradicts it, and then its word counts no more; caps believe only so much of it in any
@@ -23,6 +23,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "shmctl/base/clock.h"
 
@@ -65,14 +66,11 @@ class LoneContext {
   }
 
   // To be called now and then while it is young: its launches only rise, so none is missed. The
-  // switch log may tell of the time before only later.
+  // switch log may tell of the time before only later, so that its last rests are remembered.
   void hear(const Word& word, Time now) {
     const bool has_launched = word.launches != word_.launches;
     if (has_launched || word.waits) {
-      if (rests_since_ <= heard_) {  // it was at rest when it was heard last
-        rested_from_ = rests_since_;
-        rested_until_ = heard_;
-      }
+      if (rests_since_ <= heard_) note_rest({rests_since_, heard_});
       rests_since_ = now + kRest;
     }
     word_ = word;
@@ -95,8 +93,9 @@ class LoneContext {
 
   // Part of its residence that counts as use, by samples.
   double rate(Time now) const {
-    const bool is_untold =
-        now >= works_since_ && now <= works_until_ && now - works_since_ < kSampledBefore;
+    const bool is_untold = now >= works_since_ && now <= works_until_ &&
+                           now - works_since_ < kSampledBefore &&
+                           !(is_believed_ && is_at_rest(now));
     return is_sampled(now) && !is_untold ? rate_ : 1.0;
   }
 
@@ -122,19 +121,33 @@ class LoneContext {
   static constexpr double kLie = 0.1;
   // More than the longest that two steps are apart.
   static constexpr Nanos kWordHolds = std::chrono::milliseconds(250);
+  // While many programs start the log is read up to a second late, in which one of them can have
+  // rested so often.
+  static constexpr size_t kRests = 48;
+
+  struct Rest {
+    Time from{}, until{};
+  };
 
   bool is_sampled(Time now) const { return sampled_ != Time{} && now - sampled_ < kStale; }
   bool is_at_rest(Time now) const {
     if (heard_ == Time{} || now - heard_ > kWordHolds) return false;
-    return now >= rests_since_ || (now >= rested_from_ && now <= rested_until_);
+    return now >= rests_since_ || std::ranges::any_of(rests_, [&](const Rest& rest) {
+             return now >= rest.from && now <= rest.until;
+           });
+  }
+  // The one before its first launch stays: a start may be long.
+  void note_rest(const Rest& rest) {
+    if (rests_.size() == kRests) rests_.erase(rests_.begin() + 1);
+    rests_.push_back(rest);
   }
 
   double rate_ = 1, latest_ = 1;
   Time sampled_{};
   Word word_{};
-  Time heard_{};                         // zero: it has said nothing
-  Time rests_since_{};                   // may be to come; zero: it has never launched
-  Time rested_from_{}, rested_until_{};  // before it launched last
+  Time heard_{};             // zero: it has said nothing
+  Time rests_since_{};       // may be to come; zero: it has never launched
+  std::vector<Rest> rests_;  // before that, ascending
   bool is_believed_ = true;
   Time works_since_{}, works_until_{};  // the last time; Time::max(): it still does
   bool was_held_ = true;                // since it worked last

@@ -31,7 +31,8 @@ Nanos service_on_each(const Job& job) {
 }
 
 Nanos start_on_each(const Job& job) {
-  const Nanos had = job.start.value_or(Nanos{}) / static_cast<int64_t>(std::max(job.most_gpus, 1U));
+  const Nanos had =
+      job.start.value_or(job.service) / static_cast<int64_t>(std::max(job.most_gpus, 1U));
   return std::clamp(had, Nanos{}, Jobs::kLongestStart);
 }
 
@@ -121,7 +122,7 @@ void Jobs::note_end(const ProcessId& process, std::optional<int> status) {
     if (known.job.id == job) known.job.status = status;
 }
 
-void Jobs::note_turn(uint64_t job) {
+void Jobs::end_start(uint64_t job) {
   for (auto& [key, known] : known_)
     if (known.job.id == job && !known.job.start) known.job.start = known.job.service;
 }

@@ -36,7 +36,7 @@ struct Job {
   uint32_t tenant = 0;
   Time arrived{};
   Nanos service{};             // GPU time that it has received, of all GPUs together
-  std::optional<Nanos> start;  // of that, what it had before its first turn; none: it had no turn
+  std::optional<Nanos> start;  // of that, what it had before end_start(); none: it still starts
   uint64_t gpus = 0;           // bit n: it has a process on GPU n
   uint32_t most_gpus = 0;      // that it was on at once
   std::string command_line;    // of its first process; the first kMostLine bytes
@@ -56,8 +56,7 @@ struct Job {
 // What it has received on each of its GPUs: it has its turns on all of them at once. A part of all
 // that it has received, by the most GPUs that it was on; so this is its length in the end.
 Nanos service_on_each(const Job& job);
-// Of that, what is taken for its start: what it had before its first turn, up to kLongestStart. A
-// program that makes its context works before it is first held. 0: it had no turn yet.
+// Of that, what is taken for its start: what it had before end_start(), up to kLongestStart.
 Nanos start_on_each(const Job& job);
 // And what it had besides, its own work.
 Nanos worked_on_each(const Job& job);
@@ -69,7 +68,7 @@ class Jobs {
  public:
   static constexpr std::size_t kMostLine = 4096;
   static constexpr Nanos kLeastLesson = std::chrono::milliseconds(100);
-  // 60 ms in the median of 100 programs that started on an H200 together, 1.9 s at most
+  // 60 ms in the median of 100 programs that started on an H200 together, 2 s at most
   // (bench/results/trace.jsonl).
   static constexpr Nanos kLongestStart = std::chrono::seconds(2);
   // What a job has received is remembered for so long after its last process has left the GPUs, so
@@ -88,9 +87,9 @@ class Jobs {
   // step. Of several processes of a job the one that ends last counts: one that starts others waits
   // for them, or ends them.
   void note_end(const ProcessId& process, std::optional<int> status);
-  // The job begins a turn. All that it had until the last end() was its start, if this is the
-  // first.
-  void note_turn(uint64_t job);
+  // The job begins to work. All that it had until the last end() was its start, if this is the first
+  // call: contexts and modules were made, for which the GPU is held, at times alone.
+  void end_start(uint64_t job);
   // Of a job that is known: what the log says late of a process that has left the GPUs.
   void add_late(uint64_t job, Nanos used);
 

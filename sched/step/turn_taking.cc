@@ -201,13 +201,23 @@ bool TurnTaking::decide(Time now) {
 }
 
 void TurnTaking::note_turns(bool has_let_in) {
-  if (!has_let_in) return;
   for (const Job& job : jobs_.all()) {
+    if (job.start && !has_let_in) continue;
     const JobTurn* const turn = conductor_.find(job.id);
     if (turn == nullptr || turn->state() != TurnState::kRunning) continue;
-    if (!job.start) jobs_.note_turn(job.id);
-    state_.tenant_use[job.tenant].turns += conductor_.take_turns(job.id);
+    if (!job.start && has_begun(job)) jobs_.end_start(job.id);
+    if (has_let_in) state_.tenant_use[job.tenant].turns += conductor_.take_turns(job.id);
   }
+}
+
+// A program that makes its context is often let in before it has anything to launch. Without the
+// shim nothing tells when that is over.
+bool TurnTaking::has_begun(const Job& job) const {
+  return std::ranges::any_of(job.processes, [&](const ProcessId& process) {
+    const auto known = known_.find(process);
+    return known != known_.end() &&
+           (!known->second.look.has_shim || known->second.look.launches > 0);
+  });
 }
 
 // Without the shim a process is frozen while it is held, which the accounting knows.

@@ -91,6 +91,7 @@ class TurnTaking {
   void refresh(Known& known, Time now);
   void look_at_all(Time now);
   void note_turns(bool has_let_in);
+  bool has_begun(const Job& job) const;
   void note_work(Time now);
   bool wants_anew() const;
   void tell(const std::vector<ProcessHold>& holds);

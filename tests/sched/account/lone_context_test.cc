@@ -42,6 +42,28 @@ TEST_F(LoneContextTest, WhatItDoesInItsTurnAfterItsWorkIsNoUse) {
   EXPECT_EQ(lone_.rate(at(5500ms)), 0);
 }
 
+// It has the turn while the agent waits for its next launch, and others start meanwhile.
+TEST_F(LoneContextTest, WhatItRestsInItsTurnIsWhatTheSamplesSay) {
+  sample(0.04, 0s, 5s);
+  lone_.begin_work(at(5s));
+  for (Nanos time = 5s; time < 6s; time += 10ms)
+    lone_.hear({.launches = static_cast<uint64_t>(std::min<Nanos>(time, 5100ms) / 1ms)}, at(time));
+  EXPECT_EQ(lone_.rate(at(5090ms)), 1);
+  EXPECT_EQ(lone_.rate(at(5500ms)), 0.04);
+}
+
+// While many programs start the log is read late, and tells of times before what was heard last.
+TEST_F(LoneContextTest, ItsRestsAreRememberedForALateLog) {
+  for (Nanos time = 0s; time < 3s; time += 5ms) {
+    lone_.hear({.launches = static_cast<uint64_t>(time < 1s ? 0 : 1 + time / 100ms)}, at(time));
+  }
+  EXPECT_TRUE(lone_.is_excused(1s, at(500ms))) << "it had launched nothing";
+  for (Nanos time = 1s; time < 2900ms; time += 100ms) {
+    EXPECT_FALSE(lone_.is_excused(1s, at(time + LoneContext::kRest / 2)));
+    EXPECT_TRUE(lone_.is_excused(1s, at(time + 60ms)));
+  }
+}
+
 // One that works a little again and again, and has the GPU to itself.
 TEST_F(LoneContextTest, AShortRestChangesNothingOfWhatSamplesTell) {
   lone_.begin_work(at(0s));

@@ -63,16 +63,17 @@ TEST_F(JobsTest, ServiceAddsUpAndAJobThatComesBackIsTheSame) {
   EXPECT_TRUE(jobs_.take_ended().empty());
 }
 
-TEST_F(JobsTest, WhatItHadBeforeItsFirstTurnIsItsStartOnEachOfItsGpus) {
+TEST_F(JobsTest, WhatItHadBeforeItWorkedIsItsStartOnEachOfItsGpus) {
   step({{.process = kOne, .gpu = 0, .run = 77, .used = 3s},
         {.process = kTwo, .gpu = 1, .run = 77, .used = 1s}});
-  EXPECT_EQ(start_on_each(jobs_.all()[0]), 0s) << "it had no turn yet";
+  EXPECT_EQ(start_on_each(jobs_.all()[0]), 2s) << "it still starts";
+  EXPECT_EQ(worked_on_each(jobs_.all()[0]), 0s);
   const uint64_t id = jobs_.job_of(kOne);
-  jobs_.note_turn(id);
+  jobs_.end_start(id);
   const std::vector<JobProcess> later = {{.process = kOne, .gpu = 0, .run = 77, .used = 5s},
                                          {.process = kTwo, .gpu = 1, .run = 77, .used = 5s}};
   step(later);
-  jobs_.note_turn(id);
+  jobs_.end_start(id);
   step(later);
   EXPECT_EQ(start_on_each(jobs_.all()[0]), 2s);
   EXPECT_EQ(service_on_each(jobs_.all()[0]), 12s);
@@ -81,7 +82,8 @@ TEST_F(JobsTest, WhatItHadBeforeItsFirstTurnIsItsStartOnEachOfItsGpus) {
 
 TEST_F(JobsTest, NoStartTakesMoreThanTwoSeconds) {
   step({{.process = kOne, .used = 1h}});
-  jobs_.note_turn(jobs_.job_of(kOne));
+  EXPECT_EQ(worked_on_each(jobs_.all()[0]), 1h - 2s) << "it still starts";
+  jobs_.end_start(jobs_.job_of(kOne));
   step({{.process = kOne, .used = 1s}});
   EXPECT_EQ(start_on_each(jobs_.all()[0]), 2s);
   EXPECT_EQ(worked_on_each(jobs_.all()[0]), 1h - 1s);

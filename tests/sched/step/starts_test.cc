@@ -26,6 +26,7 @@ class Words : public test::NoShims {
     bool has_launched = false, has_ended = false;
     bool is_liar = false;    // it says that it has launched nothing
     bool is_closed = false;  // its gate
+    bool shows_work = true;  // false: of a shim that does not say what it has in flight
   };
 
   std::vector<ProcessView> views(uint32_t) const override {
@@ -40,7 +41,7 @@ class Words : public test::NoShims {
     if (found == programs.end()) return std::nullopt;
     const Program& program = found->second;
     const bool shows = program.has_launched && !program.is_liar;
-    return SlotReading{.shows_work = true,
+    return SlotReading{.shows_work = program.shows_work,
                        .launches = shows ? 1U : 0U,
                        .waits = shows && !program.has_ended ? 1U : 0U,
                        .is_at_gate = program.is_closed && program.work > 0ns && !shows,
@@ -119,6 +120,21 @@ TEST_F(Starts, AShortJobAmongSixteenThatStartAtOnceIsStillShort) {
   rig_.run_for(5s);
   ASSERT_FALSE(words_.ended.empty());
   EXPECT_EQ(words_.ended.front(), jobs[kShort]->does->process);
+}
+
+// It is let in as soon as it has a context, and has nothing to launch for a second.
+TEST_F(Starts, WhatAJobHadBeforeItsFirstLaunchIsNoPartOfItsLength) {
+  start("[gpu.0]\npolicy = 'srtf'\n");
+  Words::Program& job = add_start("job", 1s, {{"length_us", "2000000"}});
+  job.shows_work = false;
+  rig_.run_for(1s);
+  EXPECT_GT(rig_.record(*job.does).job_service_ns, 0.8e9);
+  EXPECT_NEAR(static_cast<double>(rig_.record(*job.does).job_left_us), 2e6, 0.02e6);
+  job.work = 2s;
+  words_.go_on(job);
+  rig_.run_for(1s);
+  EXPECT_NEAR(static_cast<double>(rig_.record(*job.does).job_left_us), 1e6, 0.11e6)
+      << "the launch is seen in the next step";
 }
 
 // Of four programs one or the other is always starting, and holds the GPU while nobody works.

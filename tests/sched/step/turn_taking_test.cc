@@ -73,7 +73,7 @@ TEST_F(TurnTakingTest, WhatAJobHadBeforeItsFirstTurnIsNoPartOfALengthThatWasSaid
   start();
   rig_.add_busy("said", {{"length_us", "3000000"}});
   rig_.run_for(1s);
-  EXPECT_NEAR(static_cast<double>(rig_.record(*rig_.programs[0]).job_left_us), 2e6, 0.1e6);
+  EXPECT_NEAR(static_cast<double>(rig_.record(*rig_.programs[0]).job_left_us), 3e6, 0.1e6);
   names_jobs_ = true;
   rig_.run_for(500ms);
   EXPECT_NEAR(static_cast<double>(rig_.record(*rig_.programs[0]).job_left_us), 2.5e6, 0.1e6);
