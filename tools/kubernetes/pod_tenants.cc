@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/kubernetes/pod_tenants.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -24,10 +26,11 @@ void PodTenants::change(const Pod& pod) {
     forget_tenant(pod.object_uid);
     return;
   }
-  for (const std::string& complaint : wanted->complaints)
-    if (const std::string whole = pod.full_name() + ": " + complaint;
-        complained_.insert(whole).second)
-      complaints_.push_back(whole);
+  for (const std::string& complaint : wanted->complaints) complain(pod, complaint);
+  if (const std::string above = tenant_above(pod, rules_.below); above.size() > kLongestAbove)
+    complain(pod, fmt::format("its tenant is at the top: the one above it, '{}', would have {} "
+                              "characters, and may have {}",
+                              above, above.size(), kLongestAbove));
   const auto known = tenants_.find(pod.object_uid);
   std::string name = known == tenants_.end() ? name_for(pod) : known->second.name;
   tenants_.insert_or_assign(pod.object_uid,
@@ -35,6 +38,12 @@ void PodTenants::change(const Pod& pod) {
                                       .wanted = *std::move(wanted),
                                       .name = std::move(name),
                                       .cgroups = pod_cgroups(pod, driver_, cgroup_root_)});
+}
+
+// Each is made once.
+void PodTenants::complain(const Pod& pod, std::string_view what) {
+  std::string whole = fmt::format("{}: {}", pod.full_name(), what);
+  if (complained_.insert(whole).second) complaints_.push_back(std::move(whole));
 }
 
 // One that the agent has already, as that of this pod, goes on.

@@ -83,6 +83,7 @@ class PodTenants {
     Time next{};
   };
   static StepName name_of(const Step& step);
+  void complain(const Pod& pod, std::string_view what);
   std::string name_for(const Pod& pod) const;
   void forget_tenant(const std::string& uid);  // of the pod's object
 

@@ -95,6 +95,20 @@ TEST_F(BelowTest, WhereAllIsForgottenAPodIsWhereItMayBeNow) {
   EXPECT_EQ(tell(), (Told{"set k8s-lab.a.1", "attach k8s-lab.a.1/kubepods/pod1"}));
 }
 
+TEST_F(BelowTest, ATenantAboveWithTooLongANameIsComplainedOf) {
+  Pod one = pod("a", "1", 5);
+  one.name_space = std::string(40, 'n');
+  tenants_.change(one);
+  EXPECT_TRUE(tenants_.take_complaints().empty());
+  one.name_space += 'n';
+  tenants_.change(one);
+  tenants_.change(one);
+  const std::vector<std::string> complaints = tenants_.take_complaints();
+  ASSERT_EQ(complaints.size(), 1U);
+  EXPECT_EQ(complaints[0], one.full_name() + ": its tenant is at the top: the one above it, '" +
+                               one.name_space + "', would have 41 characters, and may have 40");
+}
+
 TEST_F(BelowTest, TheTenantOfANamespaceIsNeverTakenForAPods) {
   ShareRules rules;
   rules.below = "k8s-%n";
