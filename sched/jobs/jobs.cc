@@ -87,7 +87,14 @@ void Jobs::add(const JobProcess& seen) {
   if (said.phase != ShimPhase::kUnknown) job.phase = said.phase;
 }
 
-void Jobs::end(Time now) {
+bool Jobs::is_over(const Key& key, const Known& known, Time now, const HasRun& has_run) {
+  const Nanos gone = now - known.last_seen;
+  if (gone < kRememberedEnded) return false;
+  if (gone >= kRemembered) return true;
+  return key.run != 0 ? !has_run(key.run) : known.has_ended;
+}
+
+void Jobs::end(Time now, const HasRun& has_run) {
   if (!last_end_ || now - *last_end_ >= kPause)
     for (auto& [key, known] : known_) known.job.is_whole = false;
   last_end_ = now;
@@ -105,7 +112,7 @@ void Jobs::end(Time now) {
       known.job.most_gpus =
           std::max(known.job.most_gpus, static_cast<uint32_t>(std::popcount(known.job.gpus)));
       present_.push_back(known.job);
-    } else if (now - known.last_seen >= kRemembered) {
+    } else if (is_over(at->first, known, now, has_run)) {
       ended_.push_back(std::move(known.job));
       at = known_.erase(at);
       continue;
@@ -118,8 +125,11 @@ void Jobs::end(Time now) {
 void Jobs::note_end(const ProcessId& process, std::optional<int> status) {
   const uint64_t job = job_of(process);
   if (job == 0) return;
-  for (auto& [key, known] : known_)
-    if (known.job.id == job) known.job.status = status;
+  for (auto& [key, known] : known_) {
+    if (known.job.id != job) continue;
+    known.job.status = status;
+    known.has_ended = known.has_ended || key.process == process;
+  }
 }
 
 void Jobs::end_start(uint64_t job) {

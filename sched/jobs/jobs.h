@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -72,23 +73,27 @@ class Jobs {
   // (bench/results/trace.jsonl).
   static constexpr Nanos kLongestStart = std::chrono::seconds(2);
   // What a job has received is remembered for so long after its last process has left the GPUs, so
-  // that one which comes back is the same job.
-  static constexpr Nanos kRemembered = std::chrono::seconds(10);
+  // that one which comes back is the same job; and where all of it has ended, for so long, in which
+  // the switch log tells of its last kernels.
+  static constexpr Nanos kRemembered = std::chrono::seconds(10),
+                         kRememberedEnded = std::chrono::seconds(1);
 
   // After a pause so long, in which no policy ordered jobs, those that are there have had GPU time
   // that was not seen.
   static constexpr Nanos kPause = std::chrono::seconds(5);
 
-  // A step: begin(), add() for each process and GPU in any order, end().
+  // A step: begin(), add() for each process and GPU in any order, end(), which asks whether any
+  // process of a run is alive.
+  using HasRun = std::function<bool(uint32_t run)>;
   void begin();
   void add(const JobProcess& process);
-  void end(Time now);
+  void end(Time now, const HasRun& has_run);
   // A process has ended, with this status if it is known. What it belongs to is that of the last
   // step. Of several processes of a job the one that ends last counts: one that starts others waits
   // for them, or ends them.
   void note_end(const ProcessId& process, std::optional<int> status);
-  // The job begins to work. All that it had until the last end() was its start, if this is the first
-  // call: contexts and modules were made, for which the GPU is held, at times alone.
+  // The job begins to work. All that it had until the last end() was its start, if this is the
+  // first call: contexts and modules were made, for which the GPU is held, at times alone.
   void end_start(uint64_t job);
   // Of a job that is known: what the log says late of a process that has left the GPUs.
   void add_late(uint64_t job, Nanos used);
@@ -113,8 +118,10 @@ class Jobs {
     uint64_t ended_before = 0, most_before = 0;
     std::optional<uint64_t> most;
     bool is_present = false;
+    bool has_ended = false;  // a process that is a job by itself
     Time last_seen{};
   };
+  static bool is_over(const Key& key, const Known& known, Time now, const HasRun& has_run);
 
   uint64_t next_id_ = 1;
   std::map<Key, Known> known_;

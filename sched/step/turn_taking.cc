@@ -102,7 +102,7 @@ void TurnTaking::look_at_all(Time now) {
 }
 
 void TurnTaking::form(Time now) {
-  jobs_.end(now);
+  jobs_.end(now, [this](uint32_t run) { return state_.tenants.has_run(run); });
   learn(now);
   estimate();
   look_at_all(now);

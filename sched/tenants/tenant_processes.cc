@@ -106,14 +106,15 @@ TenantProcess::Run TenantProcesses::inherited_run(const ProcessIdentity& identit
   return {};
 }
 
+bool TenantProcesses::has_run(uint32_t number) const {
+  return std::ranges::any_of(all_,
+                             [&](const auto& entry) { return entry.second.run.number == number; });
+}
+
 uint32_t TenantProcesses::free_run_number(const ProcessId& process) const {
-  const auto is_taken = [&](uint32_t number) {
-    return std::ranges::any_of(
-        all_, [&](const auto& entry) { return entry.second.run.number == number; });
-  };
   constexpr uint32_t kPids = 1U << 22;  // the kernel gives no larger ones
   auto number = static_cast<uint32_t>(process.pid);
-  while (is_taken(number)) number += kPids;
+  while (has_run(number)) number += kPids;
   return number;
 }
 

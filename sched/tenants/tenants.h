@@ -144,6 +144,8 @@ class Tenants {
   Result<uint32_t> begin_run(ProcessId process, Time now);
   using Run = TenantProcess::Run;
   Run run_of(ProcessId process) const;
+  // Whether a process of it is known to live.
+  bool has_run(uint32_t number) const { return processes_.has_run(number); }
   // Whether the process itself is frozen by the user; its tenant may be, too.
   bool is_frozen(ProcessId process) const;
   // The processes that are known by attach() or set_frozen() only. Their end is not reported: the

@@ -170,7 +170,7 @@ class LearntLengths : public ::testing::Test {
     rig_.run_for(time);
     rig_.machine.model.close_client(program.client, status);
     rig_.work.back() = 0;
-    rig_.run_for(Jobs::kRemembered + 1s);
+    rig_.run_for(Jobs::kRememberedEnded + 1s);
   }
   ProcessRecord seen(const sim::Program& program) {
     rig_.run_for(1s);
@@ -261,7 +261,7 @@ TEST_F(LearntLengths, WhatItDoesAfterALongRestIsCounted) {
   rig_.run_for(800ms);
   shims.waits = 0;
   rig_.machine.model.close_client(program.client, 0);
-  rig_.run_for(Jobs::kRemembered + 1s);
+  rig_.run_for(Jobs::kRememberedEnded + 1s);
   ASSERT_EQ(lengths_.all().size(), 1u);
   EXPECT_NEAR(static_cast<double>(lengths_.all()[0].length / 1ms), 800, 50);
 }
