@@ -27,8 +27,8 @@ Nanos nanos(double ns) {
 
 }  // namespace
 
-void GangTurns::look(Time now, std::span<const Seen> all) {
-  if (!gangs_.empty()) settle(now, all);
+void GangTurns::look(Time now, std::span<const Seen> all, std::span<const Gone> gone) {
+  if (!gangs_.empty()) settle(now, all, gone);
   find_gangs(now, all);
   if (gangs_.empty())
     known_until_.clear();
@@ -40,12 +40,15 @@ void GangTurns::look(Time now, std::span<const Seen> all) {
     rest_.clear();
     diligence_.clear();
     companies_.clear();
+    brief_.clear();
     return;
   }
   find_companies(now, all);
+  const Nanos passed = now - std::exchange(looked_, now);
+  find_brief(passed, all, gone);
   for (const Seen& seen : all) judge(now, seen);
   forget_gone(all);
-  find_rest(all);
+  find_rest(now, passed, all);
   choose(now);
   hold(all);
 }
@@ -69,7 +72,7 @@ std::map<uint32_t, double> GangTurns::read_logs(Time now, std::span<const Seen> 
 // those that were there then: of what all together have used. What a change of turns costs is
 // nobody's; but a cap is a part of all time. Each GPU counts by its own log, of which one may be
 // later than another.
-void GangTurns::settle(Time now, std::span<const Seen> all) {
+void GangTurns::settle(Time now, std::span<const Seen> all, std::span<const Gone> gone) {
   struct Use {
     double all = 0, rest = 0, due_to_gangs = 0, longest_ns = 0;
   };
@@ -84,6 +87,13 @@ void GangTurns::settle(Time now, std::span<const Seen> all) {
       uses[seen.gpu].rest += used;
     else if ((gang->second.gpus & bit(seen.gpu)) != 0)
       of_gangs[{seen.job, seen.gpu}] += used;
+  }
+  for (const Gone& one : gone) {
+    const auto at = uses.find(one.gpu);
+    if (at == uses.end()) continue;  // nobody is there to whom anything would be due
+    Use& use = at->second;
+    use.all += static_cast<double>(one.used.count());
+    use.rest += static_cast<double>(one.used.count());
   }
   for (auto& [key, gang] : gangs_) {
     if (!gang.has_rivals) continue;
@@ -192,11 +202,38 @@ void GangTurns::find_companies(Time now, std::span<const Seen> all) {
   }
 }
 
+// Short programs, one after the other, would have the GPU in everybody's turns otherwise.
+void GangTurns::find_brief(Nanos passed, std::span<const Seen> all, std::span<const Gone> gone) {
+  std::map<std::pair<uint32_t, uint32_t>, Nanos> used;
+  for (const Seen& seen : all) {
+    if (!is_unknown(seen)) continue;
+    used[{seen.slot, seen.gpu}] += seen.used;
+    Brief& brief = brief_[{seen.slot, seen.gpu}];
+    if (seen.target > 0) brief.target = seen.target;
+  }
+  for (const Gone& one : gone)
+    if (brief_.contains({one.slot, one.gpu})) used[{one.slot, one.gpu}] += one.used;
+  if (passed <= Nanos{}) return;
+  const double kept = std::exp(-std::chrono::duration<double>(passed) / kBriefSpan);
+  for (auto& [place, brief] : brief_) {
+    const auto more = used.find(place);
+    const double rate =
+        more == used.end() ? 0 : std::chrono::duration<double>(more->second) / passed;
+    brief.rate = kept * brief.rate + (1 - kept) * std::min(rate, 1.0);
+    brief.is_busy =
+        brief.target > 0 && brief.rate >= (brief.is_busy ? kLight : kNotLight) * brief.target;
+  }
+  std::erase_if(brief_, [&](const auto& one) {
+    return one.second.rate < kLeastShare && !used.contains(one.first);
+  });
+}
+
 // A job on several GPUs is taken for busy until it is known not to be, and another process the
-// other way round, so that it is not held before anything is known of it.
+// other way round, so that it is not held before anything is known of it, but that others like it
+// have come and gone.
 void GangTurns::judge(Time now, const Seen& seen) {
   const Place place{seen.process, seen.gpu};
-  if (seen.share < 0 && !is_candidate(seen)) diligence_.try_emplace(place);
+  if (is_unknown(seen)) diligence_[place].is_light = !brief_.at({seen.slot, seen.gpu}).is_busy;
   if (seen.share < 0 || seen.target <= 0 || !seen.wants_gpu) return;
   const auto at = diligence_.find(place);
   const bool was_light = is_light(seen);
@@ -219,16 +256,21 @@ void GangTurns::forget_gone(std::span<const Seen> all) {
   diligence_ = std::move(there);
 }
 
-void GangTurns::find_rest(std::span<const Seen> all) {
+void GangTurns::find_rest(Time now, Nanos passed, std::span<const Seen> all) {
   std::map<uint32_t, Rest> before = std::exchange(rest_, {});
   for (const Seen& seen : all) {
     if (!rivals(seen)) continue;
     Rest& rest = rest_[seen.gpu];
     rest.wants = true;
+    rest.wanted = now;
     rest.highest = std::max(rest.highest, seen.priority);
   }
-  for (auto& [gpu, rest] : rest_) {
-    if (const auto at = before.find(gpu); at != before.end()) rest.owed_ns = at->second.owed_ns;
+  for (const auto& [gpu, rest] : before) {
+    const auto at = rest_.find(gpu);
+    if (at != rest_.end())
+      at->second.owed_ns = rest.owed_ns;
+    else if (now - rest.wanted < kOwed)
+      rest_.emplace(gpu, Rest{.wanted = rest.wanted, .owed_ns = rest.owed_ns});
   }
   // Of its class on one of its GPUs: those of a lower one give way by themselves, and those of a
   // higher one to nobody.
@@ -242,8 +284,12 @@ void GangTurns::find_rest(std::span<const Seen> all) {
         gang.contested |= other.gpus & gang.gpus;
     gang.has_rivals = gang.contested != 0;
     gang.period_ns = static_cast<double>(period_of(gang, all).count());
-    if (gang.has_rivals) continue;
-    gang.owed_ns = 0;
+    if (gang.has_rivals)
+      gang.contested_at = now;
+    else if (now - gang.contested_at >= kOwed)
+      gang.owed_ns = 0;
+    else if (gang.owed_ns > 0)
+      gang.owed_ns = std::max(gang.owed_ns - static_cast<double>(passed.count()), 0.0);
   }
 }
 

@@ -47,6 +47,12 @@ class GangTurns {
   // Samples tell of those that have their turns together when these have been the same, and have
   // had turns, for so long: before, the samples are of another time (lone_context.h).
   static constexpr Nanos kSettled = std::chrono::seconds(3);
+  // What is owed is remembered for so long while nobody else wants the GPU: others may be about to
+  // begin where some have ended. What is owed to the gang is paid meanwhile.
+  static constexpr Nanos kOwed = std::chrono::milliseconds(200);
+  // Programs that end before their share is known are judged by what those of their tenant have
+  // used together, averaged over this time.
+  static constexpr Nanos kBriefSpan = std::chrono::milliseconds(500);
   // The switch log tells of one that has no turns any more when all of its last second is without.
   static constexpr Nanos kShareSettled = std::chrono::milliseconds(1200);
 
@@ -62,6 +68,7 @@ class GangTurns {
   struct Seen {
     ProcessId process{};
     uint32_t gpu = 0;
+    uint32_t slot = 0;  // of its tenant
     Key job{};
     Priority priority = Priority::kNormal;
     bool wants_gpu = false;
@@ -80,8 +87,15 @@ class GangTurns {
     bool is_capped = false;  // its cap is used up: the plan of this step freezes it for that
   };
 
+  // Processes of a tenant on one GPU that are gone, together.
+  struct Gone {
+    uint32_t gpu = 0;
+    uint32_t slot = 0;  // of the tenant
+    Nanos used{};       // as of Seen: what is known of it since the last look
+  };
+
   // Each process once for each GPU.
-  void look(Time now, std::span<const Seen> all);
+  void look(Time now, std::span<const Seen> all, std::span<const Gone> gone = {});
 
   // Why the process is held on this GPU, for people; nullptr: it is not.
   const std::string* held(const ProcessId& process, uint32_t gpu) const;
@@ -108,10 +122,12 @@ class GangTurns {
     bool is_at_cap = false, is_capped = false, has_rivals = false, runs = true;
     bool is_seen = false;
     Time since{};
+    Time contested_at{};          // the last time
     std::vector<Change> changes;  // those that the log may not tell of yet
   };
   struct Rest {  // those on one GPU that are in no gang
     bool wants = false;
+    Time wanted{};  // the last time
     double owed_ns = 0;
     Priority highest = Priority::kIdle;
   };
@@ -122,18 +138,27 @@ class GangTurns {
     Time since{};     // when one came or went last
   };
 
+  // What those of a tenant of which nothing is known yet use of a GPU, and are to have.
+  struct Brief {
+    double rate = 0;
+    double target = -1;  // < 0: unknown
+    bool is_busy = false;
+  };
+
   struct Diligence {
     bool is_light = true;
     Time since{};
   };
 
   void find_gangs(Time now, std::span<const Seen> all);
-  void find_rest(std::span<const Seen> all);
+  void find_rest(Time now, Nanos passed, std::span<const Seen> all);
   std::map<uint32_t, double> read_logs(Time now, std::span<const Seen> all);
-  void settle(Time now, std::span<const Seen> all);
+  void settle(Time now, std::span<const Seen> all, std::span<const Gone> gone);
   void choose(Time now);
   void hold(std::span<const Seen> all);
   void find_companies(Time now, std::span<const Seen> all);
+  void find_brief(Nanos passed, std::span<const Seen> all, std::span<const Gone> gone);
+  bool is_unknown(const Seen& seen) const { return seen.share < 0 && !is_candidate(seen); }
   void judge(Time now, const Seen& seen);
   bool is_light(const Seen& seen) const;
   bool is_of_gang(const Seen& seen) const;
@@ -154,6 +179,8 @@ class GangTurns {
   // Jobs that would be gangs if they were sampled and made use of their shares.
   std::set<Key> candidates_;
   std::map<std::pair<Key, uint32_t>, Company> companies_;  // by candidate (or an empty key) and GPU
+  std::map<std::pair<uint32_t, uint32_t>, Brief> brief_;   // by slot of the tenant and GPU
+  Time looked_{};                                          // the last time
   uint64_t wanted_ = 0;                                    // bit n: samples of GPU n are
   std::map<Place, std::string> held_;
   std::map<uint32_t, Time> known_until_;  // by GPU

@@ -81,6 +81,7 @@ void Charging::forget_caps() {
 }
 
 void Charging::charge_departed(TurnTaking& turns, const LogReader& logs, Time now) {
+  of_departed_.clear();
   std::erase_if(state_.departed, [&](Departed& departed) {
     Accounting& accounting = state_.accounting[departed.gpu];
     const pid_t pid = departed.process.pid;
@@ -91,7 +92,10 @@ void Charging::charge_departed(TurnTaking& turns, const LogReader& logs, Time no
     const std::optional<uint32_t> tenant = state_.tenants.find(departed.tenant);
     if (departed.job != 0 && departed.owed.used > Nanos{})
       turns.add_late(departed.job, departed.owed.used);
-    if (tenant) charge(departed.process, *tenant, departed.gpu, departed.owed, now);
+    if (tenant) {
+      charge(departed.process, *tenant, departed.gpu, departed.owed, now);
+      of_departed_[{*tenant, departed.gpu}] += departed.owed.used;
+    }
     departed.owed = {};
     const Time until = departed.succeeded.value_or(departed.until);
     const bool was_known = !departed.tenant.empty();

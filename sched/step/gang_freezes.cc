@@ -21,6 +21,7 @@ void GangFreezes::see(const OnGpu& on, bool is_auto, Time now) {
     seen_.push_back(
         {.process = process.process,
          .gpu = on.gpu,
+         .slot = process.tenant,
          .job = job,
          .priority = tenant == nullptr ? Priority::kNormal : tenant->priority,
          .wants_gpu = process.wants_gpu,
@@ -53,7 +54,10 @@ void GangFreezes::look(Time now, std::span<const OnGpu> gpus, bool is_auto) {
       if (on.is_sliced && state_.gpu_problems[on.gpu].empty() &&
           state_.accounting[on.gpu].has_log())
         see(on, is_auto, now);
-  turns_.look(now, seen_);
+  gone_.clear();
+  for (const auto& [place, used] : charging_.of_departed())
+    gone_.push_back({.gpu = place.second, .slot = place.first, .used = used});
+  turns_.look(now, seen_, gone_);
   if (!turns_.holds_anybody()) return;
   for (const OnGpu& on : gpus)
     on.views->set_held(

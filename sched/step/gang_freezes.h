@@ -41,7 +41,9 @@ class GangFreezes {
   const State& state_;
   const Charging& charging_;
   GangTurns turns_;
-  std::vector<GangTurns::Seen> seen_;  // used again from step to step
+  // Used again from step to step.
+  std::vector<GangTurns::Seen> seen_;
+  std::vector<GangTurns::Gone> gone_;
 };
 
 }  // namespace gpushare

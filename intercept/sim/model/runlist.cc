@@ -134,7 +134,8 @@ void Runlist::begin_turn(Time now) {
 
 void Runlist::leave(Time now) {
   records_.push_back({now, resident_, false});
-  cursor_ = index_of(resident_) + 1;
+  // After the last comes the first, also when another one is added behind it meanwhile.
+  cursor_ = (index_of(resident_) + 1) % entries_.size();
   resident_ = 0;
   expiry_ = Time::max();
   phase_ = Phase::kChanging;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -167,10 +168,21 @@ class DataParallel {
   void stop() { is_stopped_ = true; }
   // From now on this rank does its own part no more, and only meets the others.
   void pause(std::size_t rank) { paused_.push_back(rank); }
+  // This rank begins no step until go_on(), as if its process had been stopped: the others wait in
+  // their collective. One at a time.
+  void hold(std::size_t rank) { held_ = rank; }
+  void go_on() {
+    held_.reset();
+    if (const auto waits = std::exchange(waits_, std::nullopt)) begin(*waits);
+  }
 
  private:
   void begin(std::size_t rank) {
     if (is_stopped_) return;
+    if (held_ == rank) {
+      waits_ = rank;
+      return;
+    }
     Program& program = *ranks_[rank];
     if (std::ranges::find(paused_, rank) == paused_.end()) program.kernel(step_.own);
     const Time begun = program.machine.model.now();
@@ -191,6 +203,7 @@ class DataParallel {
   std::vector<uint64_t> done_;
   std::vector<double> times_ms_;
   std::vector<std::size_t> paused_;
+  std::optional<std::size_t> held_, waits_;
   bool is_stopped_ = false;
 };
 

@@ -13,6 +13,9 @@ namespace gpushare::test {
 
 using namespace std::chrono_literals;
 
+inline constexpr Nanos kGivenUp = 5s;  // until the turns of one that slackens are another's
+inline constexpr Nanos kBack = 3s;     // until one that works again has its turns
+
 class GangRig : public SchedulerRig {
  public:
   using SchedulerRig::SchedulerRig;

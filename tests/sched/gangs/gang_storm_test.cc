@@ -3,7 +3,11 @@
 // share, a GPU on which somebody wants to work always has one that may, and nobody waits for ever.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <random>
+#include <utility>
+#include <vector>
 
 #include "sched/jobs/gang_turns.h"
 
@@ -38,19 +42,26 @@ class Storm {
       seen_.push_back(
           {.process = process,
            .gpu = gpu,
+           .slot = below(3),
            .job = below(2) == 0 ? GangTurns::Key{.run = run} : GangTurns::Key{.process = process},
            .priority = static_cast<Priority>(below(8) == 0   ? 2
                                              : below(8) == 0 ? 0
                                                              : 1),
            .wants_gpu = true,
-           .share = 0.5,
+           .share = below(3) == 0 ? -1 : 0.5,
            .target = 0.1 + below(9) / 10.0});
       return;
     }
     GangTurns::Seen& one = seen_[below(static_cast<uint32_t>(seen_.size()))];
     switch (below(12)) {
       case 0:
-        seen_.erase(seen_.begin() + (&one - seen_.data()));
+        end(one);
+        break;
+      case 7:
+        one.cap = below(2) == 0 ? 1 : 0.1 + below(9) / 10.0;
+        break;
+      case 6:
+        if (below(20) == 0) end_all_on(below(kGpus));
         break;
       case 1:
         one.wants_gpu = !one.wants_gpu;
@@ -72,9 +83,22 @@ class Storm {
     }
   }
 
+  void end(const GangTurns::Seen& one) {
+    gone_.push_back({.gpu = one.gpu, .slot = one.slot, .used = 1ms * below(5)});
+    seen_.erase(seen_.begin() + (&one - seen_.data()));
+  }
+
+  void end_all_on(uint32_t gpu) {
+    for (;;) {
+      const auto one = std::ranges::find(seen_, gpu, &GangTurns::Seen::gpu);
+      if (one == seen_.end()) return;
+      end(*one);
+    }
+  }
+
   // Those that are not held share the time of their GPU.
   void advance() {
-    turns_.look(now_, seen_);
+    turns_.look(now_, seen_, std::exchange(gone_, {}));
     check();
     const Nanos step = std::min<Nanos>(std::max<Nanos>(turns_.next() - now_, 1ms), 20ms);
     now_ += step;
@@ -119,6 +143,7 @@ class Storm {
   std::mt19937 random_;
   GangTurns turns_;
   std::vector<GangTurns::Seen> seen_;
+  std::vector<GangTurns::Gone> gone_;
   std::map<ProcessId, Time> last_ran_;
   Time now_{1s};
   uint32_t next_ = 0;

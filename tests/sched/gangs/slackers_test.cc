@@ -13,9 +13,8 @@ namespace {
 
 using namespace std::chrono_literals;
 using test::GangRig;
-
-constexpr Nanos kGivenUp = 5s;  // until the turns of one that slackens are another's
-constexpr Nanos kBack = 3s;     // until one that works again has its turns
+using test::kBack;
+using test::kGivenUp;
 
 // Kernels with pauses between them, of which each may be changed.
 class Worker {
