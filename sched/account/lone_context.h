@@ -23,6 +23,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 #include "shmctl/base/clock.h"
@@ -59,8 +60,8 @@ class LoneContext {
     rate_ = std::max(busy, latest_);
     latest_ = busy;
     sampled_ = now;
-    const bool is_lie = is_believed_ && sm_fraction >= kLie && is_at_rest(now) &&
-                        now - rests_since_ >= kSampledBefore;
+    const bool is_lie =
+        sm_fraction >= kLie && is_at_rest(now) && now - rests_since_ >= kSampledBefore;
     if (is_lie) is_believed_ = false;
     return !is_lie;
   }
@@ -94,14 +95,13 @@ class LoneContext {
   // Part of its residence that counts as use, by samples.
   double rate(Time now) const {
     const bool is_untold = now >= works_since_ && now <= works_until_ &&
-                           now - works_since_ < kSampledBefore &&
-                           !(is_believed_ && is_at_rest(now));
+                           now - works_since_ < kSampledBefore && !is_at_rest(now);
     return is_sampled(now) && !is_untold ? rate_ : 1.0;
   }
 
   // Whether it is resident without having anything to do, by its word.
   bool is_excused(Nanos age, Time now) const {
-    if (!is_believed_ || !is_at_rest(now)) return false;
+    if (!is_at_rest(now)) return false;
     if (age < kUnsampled) return !is_sampled(now) || latest_ == 0;
     return age < kYoung && is_sampled(now) && rate_ == 0;
   }
@@ -130,11 +130,12 @@ class LoneContext {
   };
 
   bool is_sampled(Time now) const { return sampled_ != Time{} && now - sampled_ < kStale; }
+  // By its word, as far as that counts.
   bool is_at_rest(Time now) const {
-    if (heard_ == Time{} || now - heard_ > kWordHolds) return false;
-    return now >= rests_since_ || std::ranges::any_of(rests_, [&](const Rest& rest) {
-             return now >= rest.from && now <= rest.until;
-           });
+    if (!is_believed_ || heard_ == Time{} || now - heard_ > kWordHolds) return false;
+    if (now >= rests_since_) return true;
+    const auto later = std::ranges::upper_bound(rests_, now, {}, &Rest::from);
+    return later != rests_.begin() && now <= std::prev(later)->until;
   }
   // The one before its first launch stays: a start may be long.
   void note_rest(const Rest& rest) {

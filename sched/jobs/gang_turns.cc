@@ -27,7 +27,7 @@ Nanos nanos(double ns) {
 
 }  // namespace
 
-void GangTurns::look(Time now, std::span<const Seen> all, std::span<const Gone> gone) {
+void GangTurns::look(Time now, std::span<const Seen> all, const Uses& gone) {
   if (!gangs_.empty()) settle(now, all, gone);
   find_gangs(now, all);
   if (gangs_.empty())
@@ -72,7 +72,7 @@ std::map<uint32_t, double> GangTurns::read_logs(Time now, std::span<const Seen> 
 // those that were there then: of what all together have used. What a change of turns costs is
 // nobody's; but a cap is a part of all time. Each GPU counts by its own log, of which one may be
 // later than another.
-void GangTurns::settle(Time now, std::span<const Seen> all, std::span<const Gone> gone) {
+void GangTurns::settle(Time now, std::span<const Seen> all, const Uses& gone) {
   struct Use {
     double all = 0, rest = 0, due_to_gangs = 0, longest_ns = 0;
   };
@@ -88,12 +88,11 @@ void GangTurns::settle(Time now, std::span<const Seen> all, std::span<const Gone
     else if ((gang->second.gpus & bit(seen.gpu)) != 0)
       of_gangs[{seen.job, seen.gpu}] += used;
   }
-  for (const Gone& one : gone) {
-    const auto at = uses.find(one.gpu);
+  for (const auto& [place, used] : gone) {
+    const auto at = uses.find(place.second);
     if (at == uses.end()) continue;  // nobody is there to whom anything would be due
-    Use& use = at->second;
-    use.all += static_cast<double>(one.used.count());
-    use.rest += static_cast<double>(one.used.count());
+    at->second.all += static_cast<double>(used.count());
+    at->second.rest += static_cast<double>(used.count());
   }
   for (auto& [key, gang] : gangs_) {
     if (!gang.has_rivals) continue;
@@ -203,16 +202,14 @@ void GangTurns::find_companies(Time now, std::span<const Seen> all) {
 }
 
 // Short programs, one after the other, would have the GPU in everybody's turns otherwise.
-void GangTurns::find_brief(Nanos passed, std::span<const Seen> all, std::span<const Gone> gone) {
-  std::map<std::pair<uint32_t, uint32_t>, Nanos> used;
+void GangTurns::find_brief(Nanos passed, std::span<const Seen> all, const Uses& gone) {
+  Uses used = gone;
   for (const Seen& seen : all) {
     if (!is_unknown(seen)) continue;
     used[{seen.slot, seen.gpu}] += seen.used;
     Brief& brief = brief_[{seen.slot, seen.gpu}];
     if (seen.target > 0) brief.target = seen.target;
   }
-  for (const Gone& one : gone)
-    if (brief_.contains({one.slot, one.gpu})) used[{one.slot, one.gpu}] += one.used;
   if (passed <= Nanos{}) return;
   const double kept = std::exp(-std::chrono::duration<double>(passed) / kBriefSpan);
   for (auto& [place, brief] : brief_) {

@@ -87,15 +87,11 @@ class GangTurns {
     bool is_capped = false;  // its cap is used up: the plan of this step freezes it for that
   };
 
-  // Processes of a tenant on one GPU that are gone, together.
-  struct Gone {
-    uint32_t gpu = 0;
-    uint32_t slot = 0;  // of the tenant
-    Nanos used{};       // as of Seen: what is known of it since the last look
-  };
+  // GPU time of a tenant's processes, by its slot and GPU.
+  using Uses = std::map<std::pair<uint32_t, uint32_t>, Nanos>;
 
-  // Each process once for each GPU.
-  void look(Time now, std::span<const Seen> all, std::span<const Gone> gone = {});
+  // Each process once for each GPU. `gone`: what those that are gone have used, as Seen::used.
+  void look(Time now, std::span<const Seen> all, const Uses& gone = {});
 
   // Why the process is held on this GPU, for people; nullptr: it is not.
   const std::string* held(const ProcessId& process, uint32_t gpu) const;
@@ -153,11 +149,11 @@ class GangTurns {
   void find_gangs(Time now, std::span<const Seen> all);
   void find_rest(Time now, Nanos passed, std::span<const Seen> all);
   std::map<uint32_t, double> read_logs(Time now, std::span<const Seen> all);
-  void settle(Time now, std::span<const Seen> all, std::span<const Gone> gone);
+  void settle(Time now, std::span<const Seen> all, const Uses& gone);
   void choose(Time now);
   void hold(std::span<const Seen> all);
   void find_companies(Time now, std::span<const Seen> all);
-  void find_brief(Nanos passed, std::span<const Seen> all, std::span<const Gone> gone);
+  void find_brief(Nanos passed, std::span<const Seen> all, const Uses& gone);
   bool is_unknown(const Seen& seen) const { return seen.share < 0 && !is_candidate(seen); }
   void judge(Time now, const Seen& seen);
   bool is_light(const Seen& seen) const;

@@ -38,8 +38,7 @@ class Charging {
   // Of programs that have ended, until the switch logs have been read to their ends.
   void charge_departed(TurnTaking& turns, const LogReader& logs, Time now);
   // What they were charged by the last call of that, by their tenant's slot and GPU.
-  using Places = std::map<std::pair<uint32_t, uint32_t>, Nanos>;
-  const Places& of_departed() const { return of_departed_; }
+  const std::map<std::pair<uint32_t, uint32_t>, Nanos>& of_departed() const { return of_departed_; }
 
   // Its time on the GPU is its clients'; false where there is no MPS.
   bool is_serving(const ProcessId& process) const {
@@ -57,7 +56,7 @@ class Charging {
   // Of what caps were told, by the cap's tenant slot.
   std::map<std::pair<MemberKey, uint32_t>, Nanos> believed_;
   std::map<std::pair<uint32_t, uint32_t>, Nanos> owed_;  // not settled: by GPU and tenant slot
-  Places of_departed_;
+  std::map<std::pair<uint32_t, uint32_t>, Nanos> of_departed_;
 };
 
 }  // namespace gpushare

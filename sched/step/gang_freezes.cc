@@ -54,10 +54,7 @@ void GangFreezes::look(Time now, std::span<const OnGpu> gpus, bool is_auto) {
       if (on.is_sliced && state_.gpu_problems[on.gpu].empty() &&
           state_.accounting[on.gpu].has_log())
         see(on, is_auto, now);
-  gone_.clear();
-  for (const auto& [place, used] : charging_.of_departed())
-    gone_.push_back({.gpu = place.second, .slot = place.first, .used = used});
-  turns_.look(now, seen_, gone_);
+  turns_.look(now, seen_, charging_.of_departed());
   if (!turns_.holds_anybody()) return;
   for (const OnGpu& on : gpus)
     on.views->set_held(

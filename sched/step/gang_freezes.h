@@ -41,9 +41,7 @@ class GangFreezes {
   const State& state_;
   const Charging& charging_;
   GangTurns turns_;
-  // Used again from step to step.
-  std::vector<GangTurns::Seen> seen_;
-  std::vector<GangTurns::Gone> gone_;
+  std::vector<GangTurns::Seen> seen_;  // used again from step to step
 };
 
 }  // namespace gpushare

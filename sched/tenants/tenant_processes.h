@@ -60,7 +60,7 @@ class TenantProcesses {
 
   const TenantProcess* attached_ancestor(const ProcessIdentity& identity) const;
   TenantProcess::Run inherited_run(const ProcessIdentity& identity) const;
-  bool has_run(uint32_t number) const;  // of a process that is known
+  bool has_run(uint32_t number) const;  // whether a process of it is known
   // The pid, or the next number for a run that no living process has.
   uint32_t free_run_number(const ProcessId& process) const;
 

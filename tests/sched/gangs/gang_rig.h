@@ -39,20 +39,25 @@ class GangRig : public SchedulerRig {
     jobs.push_back(std::make_unique<sim::DataParallel>(ranks, 1 + jobs.size(), step));
     return *jobs.back();
   }
-  // Steps of a job in the next `time`, as a part of what it makes alone.
+  // Steps of a job since it had made `before`, `time` ago, as a part of what it makes alone.
+  static double rate_since(const sim::DataParallel& job, uint64_t before, Nanos time) {
+    return static_cast<double>(job.steps() - before) * std::chrono::duration<double>(job.alone()) /
+           time;
+  }
+  // In the next `time`.
   double rate(const sim::DataParallel& job, Nanos time) {
     const uint64_t before = job.steps();
     run_for(time);
-    return static_cast<double>(job.steps() - before) * std::chrono::duration<double>(job.alone()) /
-           time;
+    return rate_since(job, before, time);
   }
 
   std::vector<std::unique_ptr<sim::DataParallel>> jobs;
 };
 
-// A job of default settings on both of two GPUs.
+// A job on both of two GPUs.
 struct JobOnTwoGpus : GangRig {
-  JobOnTwoGpus() : GangRig(2), job((start(), add_job("job", {}, {0, 1}))) {}
+  explicit JobOnTwoGpus(const std::vector<Setting>& settings = {})
+      : GangRig(2), job((start(), add_job("job", settings, {0, 1}))) {}
 
   sim::DataParallel& job;
 };

@@ -57,12 +57,6 @@ class Storm {
       case 0:
         end(one);
         break;
-      case 7:
-        one.cap = below(2) == 0 ? 1 : 0.1 + below(9) / 10.0;
-        break;
-      case 6:
-        if (below(20) == 0) end_all_on(below(kGpus));
-        break;
       case 1:
         one.wants_gpu = !one.wants_gpu;
         break;
@@ -78,13 +72,19 @@ class Storm {
       case 5:
         one.share = below(4) == 0 ? -1 : below(11) / 10.0;
         break;
+      case 6:
+        if (below(20) == 0) end_all_on(below(kGpus));
+        break;
+      case 7:
+        one.cap = below(2) == 0 ? 1 : 0.1 + below(9) / 10.0;
+        break;
       default:
         break;
     }
   }
 
   void end(const GangTurns::Seen& one) {
-    gone_.push_back({.gpu = one.gpu, .slot = one.slot, .used = 1ms * below(5)});
+    gone_[{one.slot, one.gpu}] += 1ms * below(5);
     seen_.erase(seen_.begin() + (&one - seen_.data()));
   }
 
@@ -143,7 +143,7 @@ class Storm {
   std::mt19937 random_;
   GangTurns turns_;
   std::vector<GangTurns::Seen> seen_;
-  std::vector<GangTurns::Gone> gone_;
+  GangTurns::Uses gone_;
   std::map<ProcessId, Time> last_ran_;
   Time now_{1s};
   uint32_t next_ = 0;

@@ -41,8 +41,7 @@ TEST_P(BesidePrograms, ItsStepsAreItsShare) {
   };
   const std::vector earlier{used(0, 0), used(1, 1), used(2, 0), used(3, 1)};
   const auto shares = rig.measure(time);
-  const double rate =
-      static_cast<double>(job.steps() - steps) * std::chrono::duration<double>(job.alone()) / time;
+  const double rate = GangRig::rate_since(job, steps, time);
   EXPECT_GE(rate, kLeast * row.due);
   for (const uint32_t gpu : {0U, 1U}) {
     const double rank = used(gpu, gpu) - earlier[gpu];
@@ -85,9 +84,7 @@ TEST_P(BesideCaps, EachHasItsCapAndTheJobItsShareOfSteps) {
   const uint64_t before = job.steps();
   const Nanos time = 20s;
   const auto shares = rig.measure(time);
-  EXPECT_GE(
-      static_cast<double>(job.steps() - before) * std::chrono::duration<double>(job.alone()) / time,
-      0.95 * row.due);
+  EXPECT_GE(GangRig::rate_since(job, before, time), 0.95 * row.due);
   EXPECT_NEAR(shares[2], row.due_one, kPoint);
   EXPECT_NEAR(shares[3], row.due_two, 2 * kPoint);
 }

@@ -14,16 +14,13 @@ using test::GangRig;
 using test::kBack;
 using test::kGivenUp;
 
-// A job on two GPUs, and a busy program of another tenant on each.
-struct JobAndTwo : GangRig {
-  explicit JobAndTwo(const std::vector<Setting>& settings = {})
-      : GangRig(2), job((start(), add_job("job", settings, {0, 1}))) {
+// And a busy program of another tenant on each GPU.
+struct JobAndTwo : test::JobOnTwoGpus {
+  explicit JobAndTwo(const std::vector<Setting>& settings = {}) : JobOnTwoGpus(settings) {
     for (const uint32_t gpu : {0U, 1U}) add_busy("other", {}, gpu);
     run_for(4s);
   }
   void end(std::size_t program) { machine.model.close_client(programs[program]->client); }
-
-  sim::DataParallel& job;
 };
 
 // Its peer waits on its GPU for ever, and is one among others there.
@@ -107,8 +104,8 @@ struct Crowd {
 class ComeAndGo : public ::testing::TestWithParam<Crowd> {
  protected:
   void come(Nanos work) {
-    const sim::Program& program = rig_.add("brief", {}, 0);
-    const uint64_t kernel = rig_.programs.back()->kernel(work);
+    sim::Program& program = rig_.add("brief", {}, 0);
+    const uint64_t kernel = program.kernel(work);
     rig_.machine.then[kernel] = [this, work, client = program.client](const sim::Completion&) {
       sim::Model& model = rig_.machine.model;
       model.close_client(client);
@@ -145,8 +142,7 @@ TEST(UnrulyRanks, ProgramsThatAreKilledSoonLeaveAJobItsShare) {
       rig.run_for(30ms);
       rig.machine.model.close_client(program.client);
     }
-    return static_cast<double>(job.steps() - before) * std::chrono::duration<double>(job.alone()) /
-           (programs * 30ms);
+    return GangRig::rate_since(job, before, programs * 30ms);
   };
   rate(100);
   EXPECT_GE(rate(250), 0.9 * 0.5);
