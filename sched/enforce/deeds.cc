@@ -115,4 +115,21 @@ void carry_out(Gpu& gpu, uint32_t index, std::span<ThawDeed> thaws, const Clock&
   }
 }
 
+void Switches::add(Switches more) {
+  std::ranges::move(more.freezes, std::back_inserter(freezes));
+  std::ranges::move(more.thaws, std::back_inserter(thaws));
+  order = std::max(order, more.order);
+}
+
+void carry_out(Gpu& gpu, uint32_t index, Switches& switches, const Clock& clock,
+               const IsMoot& is_moot) {
+  const bool is_thaw_last = switches.order == SwitchOrder::kFreezesFirst;
+  const auto thaw = [&] {
+    if (!switches.thaws.empty()) carry_out(gpu, index, std::span(switches.thaws), clock);
+  };
+  if (!is_thaw_last) thaw();
+  if (!switches.freezes.empty()) carry_out(gpu, index, std::span(switches.freezes), clock, is_moot);
+  if (is_thaw_last) thaw();
+}
+
 }  // namespace gpushare

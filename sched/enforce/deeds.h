@@ -41,11 +41,29 @@ struct ThawDeed {
   Time at{};
 };
 
+// Of what is asked for together. Thaws first: a GPU that passes from one to another always has
+// somebody to work for. Freezes first: the two are never there both, and a third one waits for one
+// of them at most; the GPU stands still for some 0.5 ms.
+enum class SwitchOrder : uint8_t { kThawsFirst, kFreezesFirst };
+
+// What freezes and what thaws together, none of it twice.
+struct Switches {
+  std::vector<FreezeDeed> freezes{};
+  std::vector<ThawDeed> thaws{};
+  SwitchOrder order = SwitchOrder::kThawsFirst;
+
+  bool is_empty() const { return freezes.empty() && thaws.empty(); }
+  // Freezes go first from then on if they did in any of it.
+  void add(Switches more);
+};
+
 // After a freeze that failed what it froze in part is thawed again (a surplus thaw is harmless).
 // `is_moot`: the process has nothing to freeze any more, so that it is not asked for by itself.
 void carry_out(Gpu& gpu, uint32_t index, std::span<FreezeDeed> freezes, const Clock& clock,
                const std::function<bool(const ControlKey&)>& is_moot);
 void carry_out(Gpu& gpu, uint32_t index, std::span<ThawDeed> thaws, const Clock& clock);
+void carry_out(Gpu& gpu, uint32_t index, Switches& switches, const Clock& clock,
+               const std::function<bool(const ControlKey&)>& is_moot);
 // The rounds from `first` on; what is gone needs no thaw. Returns the first failure.
 Result<> thaw(Gpu& gpu, uint32_t index, const ThawRounds& rounds, std::size_t first = 0);
 

@@ -19,23 +19,6 @@
 namespace gpushare {
 namespace {
 
-struct Switches {
-  std::vector<FreezeDeed> freezes;
-  std::vector<ThawDeed> thaws;
-
-  bool is_empty() const { return freezes.empty() && thaws.empty(); }
-  void add(std::vector<FreezeDeed> more_freezes, std::vector<ThawDeed> more_thaws) {
-    std::ranges::move(more_freezes, std::back_inserter(freezes));
-    std::ranges::move(more_thaws, std::back_inserter(thaws));
-  }
-};
-
-void carry_out(Gpu& gpu, uint32_t index, const Clock& clock, Switches& switches,
-               const std::function<bool(const ControlKey&)>& is_moot) {
-  if (!switches.thaws.empty()) carry_out(gpu, index, std::span(switches.thaws), clock);
-  if (!switches.freezes.empty()) carry_out(gpu, index, std::span(switches.freezes), clock, is_moot);
-}
-
 void carry_out(Gpu& gpu, const Clock& clock, SliceOrder& order) {
   if (order.kind == SliceOrder::Kind::kRead) {
     const Result<Micros> present = gpu.slice(order.ref);
@@ -57,9 +40,8 @@ class LineInStep final : public DriverLine {
   LineInStep(Gpu& gpu, uint32_t index, const Clock& clock)
       : gpu_(gpu), index_(index), clock_(clock) {}
 
-  void add(std::vector<FreezeDeed> freezes, std::vector<ThawDeed> thaws) override {
-    Switches switches{std::move(freezes), std::move(thaws)};
-    carry_out(gpu_, index_, clock_, switches, [](const ControlKey&) { return false; });
+  void add(Switches switches) override {
+    carry_out(gpu_, index_, switches, clock_, [](const ControlKey&) { return false; });
     note(done_, std::move(switches));
   }
   void ask(DriverQuestion question) override {
@@ -103,10 +85,10 @@ class LineOnThread final : public DriverLine {
     thread_.join();
   }
 
-  void add(std::vector<FreezeDeed> freezes, std::vector<ThawDeed> thaws) override {
+  void add(Switches switches) override {
     {
       const std::lock_guard lock(mutex_);
-      switches_.add(std::move(freezes), std::move(thaws));
+      switches_.add(std::move(switches));
     }
     changed_.notify_all();
   }
@@ -201,10 +183,11 @@ class LineOnThread final : public DriverLine {
     Switches next = std::exchange(switches_, {});
     called_off_.clear();
     lock.unlock();
-    carry_out(gpu_, index_, clock_, next, [this](const ControlKey& key) {
+    const auto is_moot = [this](const ControlKey& key) {
       const std::lock_guard looking(mutex_);
       return called_off_.contains(key);
-    });
+    };
+    carry_out(gpu_, index_, next, clock_, is_moot);
     lock.lock();
     note(done_, std::move(next));
   }

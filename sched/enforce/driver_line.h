@@ -61,11 +61,10 @@ class DriverLine {
  public:
   virtual ~DriverLine() = default;
 
-  // First the thaws, then the freezes, so that a GPU that passes from one to another always has
-  // somebody to work for; before all slices that have not begun. What is asked for while a call is
-  // under way goes together in the next one. REQUIRES: nothing of these processes is still to be
-  // told by take_done().
-  virtual void add(std::vector<FreezeDeed> freezes, std::vector<ThawDeed> thaws) = 0;
+  // Before all slices that have not begun. What is asked for while a call is under way goes
+  // together in the next one, in the order of Switches::add(). REQUIRES: nothing of these
+  // processes is still to be told by take_done().
+  virtual void add(Switches switches) = 0;
   // After the freezes and thaws, in the order of these calls; before all slices that have not
   // begun.
   virtual void ask(DriverQuestion question) = 0;

@@ -74,7 +74,7 @@ void Enforcer::go_on(const ControlKey& key) {
   if (at->second.owes_undo) undo(key.second, std::span(&key, 1));
 }
 
-void Enforcer::apply(uint32_t gpu, std::span<const Target> targets) {
+void Enforcer::apply(uint32_t gpu, std::span<const Target> targets, SwitchOrder order) {
   collect(gpu);
   std::vector<FollowedTarget> free;  // of which nothing is under way
   free.reserve(targets.size());
@@ -103,7 +103,7 @@ void Enforcer::apply(uint32_t gpu, std::span<const Target> targets) {
     if (key.second == gpu && !processes_[key].can_control(clock_.now()) &&
         std::ranges::find(thaws, key) == thaws.end())
       thaws.push_back(key);
-  switch_over(gpu, std::move(freezes), thaws);
+  switch_over(gpu, std::move(freezes), thaws, order);
   if (!gpu_.support().can_set_slice) return;
   bool has_all = slices_.set(free, *lines_[gpu]);
   collect(gpu);
@@ -114,7 +114,7 @@ void Enforcer::apply(uint32_t gpu, std::span<const Target> targets) {
 
 // Asks for these freezes, which are written ahead, and for the thaws of these processes.
 void Enforcer::switch_over(uint32_t gpu, std::vector<FreezeDeed> freezes,
-                           std::span<const ControlKey> thaws) {
+                           std::span<const ControlKey> thaws, SwitchOrder order) {
   std::vector<ThawDeed> deeds;
   std::vector<ControlKey> stopped;
   for (const ControlKey& key : thaws) {
@@ -128,7 +128,8 @@ void Enforcer::switch_over(uint32_t gpu, std::vector<FreezeDeed> freezes,
     }
   }
   for (const FreezeDeed& deed : freezes) processes_[deed.key].is_switching = true;
-  if (!freezes.empty() || !deeds.empty()) lines_[gpu]->add(std::move(freezes), std::move(deeds));
+  if (!freezes.empty() || !deeds.empty())
+    lines_[gpu]->add({std::move(freezes), std::move(deeds), order});
   for (const ControlKey& key : stopped) end_thaw(key, stops_.resume(key), clock_.now());
   collect(gpu);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Enforcer: makes a GPU's processes what a plan says: slices, frozen or not. While the agent lives,
 // nothing else changes anything on a GPU. Only what differs is asked of the driver; all that
-// thaws at one moment goes in one call, then all that freezes, and then the slices, so that a GPU
-// which passes from one process to another never stands still. Each freeze is written ahead into
+// thaws at one moment goes in one call, and all that freezes, in the order that is asked for
+// (SwitchOrder), and then the slices. Each freeze is written ahead into
 // the ledger, and listed there until a thaw has succeeded or the object is gone: what the registry
 // has forgotten is thawed first, and what cannot be undone then is a leftover, which is tried
 // again.
@@ -72,7 +72,8 @@ class Enforcer {
 
   // Targets are of this GPU, each process once. Processes not named stay as they are. Freezes and
   // thaws go first; of the slices those that are furthest from what they should be, by their ratio.
-  void apply(uint32_t gpu, std::span<const Target> targets);
+  void apply(uint32_t gpu, std::span<const Target> targets,
+             SwitchOrder order = SwitchOrder::kThawsFirst);
   // The process ended, or has no compute group there any more.
   void forget(const ProcessId& process, uint32_t gpu);
   // Whether the process is neither frozen nor stopped, and nothing of that is under way.
@@ -119,8 +120,8 @@ class Enforcer {
   void release(ControlledGroup& group, const ControlKey& key, bool is_handle_used_again);
   void collect(uint32_t gpu);
   std::vector<uint32_t> settle(Nanos patience, const std::function<bool(uint32_t gpu)>& goes_on);
-  void switch_over(uint32_t gpu, std::vector<FreezeDeed> freezes,
-                   std::span<const ControlKey> thaws);
+  void switch_over(uint32_t gpu, std::vector<FreezeDeed> freezes, std::span<const ControlKey> thaws,
+                   SwitchOrder order = SwitchOrder::kThawsFirst);
   std::vector<FreezeDeed> begin_freezes(std::span<const FollowedTarget> targets);
   std::optional<FreezeDeed> begin(const Target& target, Controlled& process);
   void end(const FreezeDeed& deed);

@@ -181,7 +181,8 @@ struct SloStatus {
   ShimPhase phase = ShimPhase::kUnknown;
 };
 
-// It is carried out in this order: freezes, slices, thaws; then partitions; then jobs.
+// It is carried out in this order: thaws, freezes (or freezes, thaws); slices; then partitions; then
+// jobs.
 struct Plan {
   std::vector<Decision> decisions;           // at most one for each controllable process
   std::vector<PlannedPartition> partitions;  // a tenant in none of them uses the whole GPU
@@ -194,6 +195,9 @@ struct Plan {
   // When the policy must run again even if nothing happens (a bucket refills, a turn ends).
   Time next{Time::max()};
   bool needs_fast_tick = false;  // background work takes turns: tick every tick_fast_ms
+  // Who is frozen stops before anybody is thawed: the GPU may stand still for a moment, so that two
+  // that take turns are never both in the way of somebody who must not wait.
+  bool freezes_first = false;
 };
 
 class Policy {

@@ -108,7 +108,7 @@ TEST_F(DriverLineTest, AFreezeWaitsForOneSliceAtMost) {
   std::vector<FreezeDeed> freezes(1);
   freezes[0].key = {kA, 0};
   freezes[0].parts.push_back({.ref = {kA, 3, 0xA, 0x10}, .channels = {{0x20, 1}}});
-  line_->add(std::move(freezes), {});
+  line_->add({.freezes = std::move(freezes)});
   EXPECT_TRUE(line_->take_done().is_empty()) << "and the caller does not";
   gpu_.set_open(0, true);
   ASSERT_TRUE(line_->wait(kSoon));
@@ -137,7 +137,7 @@ TEST_F(DriverLineTest, AQuestionWaitsForOneSliceAndIsAnsweredOnTheCallersThread)
   std::vector<FreezeDeed> freezes(1);
   freezes[0].key = {kA, 0};
   freezes[0].parts.push_back({.ref = {kA, 3, 0xA, 0x10}, .channels = {{0x20, 1}}});
-  line_->add(std::move(freezes), {});
+  line_->add({.freezes = std::move(freezes)});
   gpu_.set_open(0, true);
   ASSERT_TRUE(line_->wait(kSoon));
   const std::vector<Kind> expected{Kind::kSetSlice, Kind::kFreeze, Kind::kGetSlice,
@@ -162,9 +162,9 @@ TEST_F(DriverLineTest, WhatWaitsGoesTogetherAndWhoHasGoneIsNotAskedFor) {
   gpu_.set_open(0, false);
   line_->set({order(1, 1000us)});
   gpu_.await_waiting();
-  line_->add({freeze_of(kA, 0xA)}, {});
-  line_->add({freeze_of(kB, 0xB)}, {});
-  line_->add({freeze_of({300, 1}, 0xC)}, {});
+  line_->add({.freezes = {freeze_of(kA, 0xA)}});
+  line_->add({.freezes = {freeze_of(kB, 0xB)}});
+  line_->add({.freezes = {freeze_of({300, 1}, 0xC)}});
   line_->call_off({kA, 0});
   const DoneDeeds gone = line_->take_done();
   ASSERT_EQ(gone.freezes.size(), 1u) << "before the driver has come back";
@@ -178,6 +178,32 @@ TEST_F(DriverLineTest, WhatWaitsGoesTogetherAndWhoHasGoneIsNotAskedFor) {
   const DoneDeeds done = line_->take_done();
   ASSERT_EQ(done.freezes.size(), 2u);
   for (const FreezeDeed& deed : done.freezes) EXPECT_TRUE(deed.result) << deed.key.first.pid;
+}
+
+ThawDeed thaw_of(const ProcessId& process, uint32_t client) {
+  return {.key = {process, 0}, .rounds = {{{client, 0x20}}}};
+}
+
+TEST_F(DriverLineTest, ThawsGoFirstUnlessFreezesShall) {
+  line_->add({{freeze_of(kA, 0xA)}, {thaw_of(kB, 0xB)}, SwitchOrder::kThawsFirst});
+  ASSERT_TRUE(line_->wait(kSoon));
+  EXPECT_EQ(gpu_.kinds(), (std::vector<Kind>{Kind::kThaw, Kind::kFreeze}));
+
+  const auto in_step = make_driver_line(DriverCalls::kInStep, gpu_, 0, clock_);
+  in_step->add({{freeze_of(kB, 0xB)}, {thaw_of(kA, 0xA)}, SwitchOrder::kFreezesFirst});
+  EXPECT_EQ(gpu_.kinds(),
+            (std::vector<Kind>{Kind::kThaw, Kind::kFreeze, Kind::kFreeze, Kind::kThaw}));
+}
+
+TEST_F(DriverLineTest, OfWhatGoesTogetherFreezesAreFirstIfAnyShallBe) {
+  gpu_.set_open(0, false);
+  line_->set({order(1, 1000us)});
+  gpu_.await_waiting();
+  line_->add({.thaws = {thaw_of(kB, 0xB)}});
+  line_->add({{freeze_of(kA, 0xA)}, {}, SwitchOrder::kFreezesFirst});
+  gpu_.set_open(0, true);
+  ASSERT_TRUE(line_->wait(kSoon));
+  EXPECT_EQ(gpu_.kinds(), (std::vector<Kind>{Kind::kSetSlice, Kind::kFreeze, Kind::kThaw}));
 }
 
 TEST_F(DriverLineTest, WhatHasNotBegunIsReplacedAndWhatIsUnderWayIsNotDoneTwice) {

@@ -21,10 +21,8 @@ class LateLine final : public DriverLine {
         clock_(clock),
         delay_(delay) {}
 
-  void add(std::vector<FreezeDeed> freezes, std::vector<ThawDeed> thaws) override {
-    later([this, f = std::move(freezes), t = std::move(thaws)]() mutable {
-      line_->add(std::move(f), std::move(t));
-    });
+  void add(Switches switches) override {
+    later([this, s = std::move(switches)]() mutable { line_->add(std::move(s)); });
   }
   void ask(DriverQuestion question) override {
     later([this, q = std::move(question)]() mutable { line_->ask(std::move(q)); });

@@ -29,9 +29,8 @@ class QueuedLine final : public DriverLine {
   QueuedLine(Gpu& gpu, uint32_t index, const Clock& clock, const QueuePace& pace)
       : gpu_(gpu), index_(index), clock_(clock), pace_(pace) {}
 
-  void add(std::vector<FreezeDeed> freezes, std::vector<ThawDeed> thaws) override {
-    std::ranges::move(freezes, std::back_inserter(freezes_));
-    std::ranges::move(thaws, std::back_inserter(thaws_));
+  void add(Switches switches) override {
+    switches_.add(std::move(switches));
     go_on();
   }
   void ask(DriverQuestion question) override {
@@ -40,11 +39,11 @@ class QueuedLine final : public DriverLine {
   }
   void call_off(const ControlKey& key) override {
     called_off_.insert(key);
-    const auto at = std::ranges::find(freezes_, key, &FreezeDeed::key);
-    if (at == freezes_.end()) return;
+    const auto at = std::ranges::find(switches_.freezes, key, &FreezeDeed::key);
+    if (at == switches_.freezes.end()) return;
     at->fail_as_gone(clock_.now());
     done_.freezes.push_back(std::move(*at));
-    freezes_.erase(at);
+    switches_.freezes.erase(at);
   }
   void set(std::vector<SliceOrder> orders) override {
     std::erase_if(orders, [this](const SliceOrder& order) { return is_done(order); });
@@ -78,8 +77,7 @@ class QueuedLine final : public DriverLine {
 
  private:
   bool has_work() const {
-    return !freezes_.empty() || !thaws_.empty() || !questions_.empty() || !restores_.empty() ||
-           !slices_.empty();
+    return !switches_.is_empty() || !questions_.empty() || !restores_.empty() || !slices_.empty();
   }
   bool is_done(const SliceOrder& order) const {
     const auto is_same = [&](const SliceOrder& other) {
@@ -104,16 +102,13 @@ class QueuedLine final : public DriverLine {
   void half_a_step() {
     if (under_way_) return std::exchange(under_way_, nullptr)();
     began_ = clock_.now();
-    if (!freezes_.empty() || !thaws_.empty()) {
+    if (!switches_.is_empty()) {
       called_off_.clear();
-      under_way_ = [this, f = std::exchange(freezes_, {}),
-                    t = std::exchange(thaws_, {})]() mutable {
-        if (!f.empty())
-          carry_out(gpu_, index_, std::span(f), clock_,
-                    [this](const ControlKey& key) { return called_off_.contains(key); });
-        if (!t.empty()) carry_out(gpu_, index_, std::span(t), clock_);
-        std::ranges::move(f, std::back_inserter(done_.freezes));
-        std::ranges::move(t, std::back_inserter(done_.thaws));
+      under_way_ = [this, next = std::exchange(switches_, {})]() mutable {
+        carry_out(gpu_, index_, next, clock_,
+                  [this](const ControlKey& key) { return called_off_.contains(key); });
+        std::ranges::move(next.freezes, std::back_inserter(done_.freezes));
+        std::ranges::move(next.thaws, std::back_inserter(done_.thaws));
       };
     } else if (!questions_.empty()) {
       under_way_ = [this, question = std::move(questions_.front())] {
@@ -143,8 +138,7 @@ class QueuedLine final : public DriverLine {
   const uint32_t index_;
   const Clock& clock_;
   const QueuePace& pace_;
-  std::vector<FreezeDeed> freezes_;
-  std::vector<ThawDeed> thaws_;
+  Switches switches_;
   std::set<ControlKey> called_off_;
   std::deque<DriverQuestion> questions_;
   std::deque<SliceOrder> restores_, slices_;

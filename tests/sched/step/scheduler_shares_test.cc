@@ -90,6 +90,19 @@ TEST(SchedulerShares, APeriodicProgramIsServedAtOnceBesideIdleClassWork) {
   EXPECT_LE(periodic.percentile(0.99), 350);
 }
 
+// Where the background passes from one program to the other, too: a request waits for one of them.
+TEST(SchedulerShares, NoRequestOfTheHighClassWaitsForTwoOthers) {
+  SchedulerRig rig;
+  rig.start();
+  for (int i = 0; i < 2; ++i) rig.add_busy("batch" + std::to_string(i), {});
+  sim::Program& front = rig.add("front", {{"priority", "high"}});
+  rig.run_for(500ms);
+  sim::PeriodicKernel periodic(front, 100us, 1ms);
+  rig.run_for(20s);
+  EXPECT_GT(periodic.samples(), 10'000u);
+  EXPECT_LE(periodic.percentile(1), 320);
+}
+
 TEST(SchedulerShares, TheUsersFreezeHoldsUntilHeThaws) {
   SchedulerRig rig;
   rig.run_busy({{"a", {}}, {"b", {}}}, 200ms);
