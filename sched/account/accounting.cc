@@ -295,6 +295,7 @@ void Accounting::apply(const SwitchRecord& record) {
 void Accounting::begin_turn(Meter& meter, Time at) {
   ++meter.slots.back().starts;
   ++meter.pending.turns;
+  meter.has_begun = true;
   if (at - std::max(meter.signs.shown, meter.added) >= kLongRest) meter.signs.woke = at;
   meter.signs.shown = at;
   if (!meter.is_frozen || at - meter.frozen_since < kAfterFreeze) return;
@@ -390,6 +391,16 @@ double Accounting::sampled_rate(pid_t pid, Time now) const {
 Accounting::Signs Accounting::signs(pid_t pid) const {
   const Meter* const meter = find(pid);
   return meter == nullptr ? Signs{} : meter->signs;
+}
+
+Nanos Accounting::rest(pid_t pid) const {
+  const Meter* const meter = find(pid);
+  const bool is_told =
+      has_log_ && is_resident_known_ && (resident_ != 0 || vacant_since_ != Time::min());
+  if (!is_told || meter == nullptr || !meter->has_begun || meter->is_frozen || resident_ == pid)
+    return {};
+  const Nanos passed = at_ - meter->signs.shown;
+  return passed >= 3 * round_ / 2 ? passed : Nanos{};
 }
 
 std::vector<pid_t> Accounting::take_escaped() {

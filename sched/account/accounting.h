@@ -123,6 +123,11 @@ class Accounting {
     Time shown{}, woke{};
   };
   Signs signs(pid_t pid) const;
+  // For how long, as of known_until(), it has surely had nothing to do: it may run, has had the GPU
+  // before, does not have it now, and would have had it again within one and a half rounds of all
+  // time slices. Zero where that is not so, or not known: of one that is alone the log says
+  // nothing.
+  Nanos rest(pid_t pid) const;
   // What it used since the last call; zero for unknown pids.
   Charge take_charge(pid_t pid);
   Use use(pid_t pid, Time now) const;
@@ -153,6 +158,7 @@ class Accounting {
     Slots slots{};
     Time last_active{};
     Signs signs;
+    bool has_begun = false;  // a turn, by the log
     Time ended = Time::max();
     Nanos excused{};  // in all, as long as it may turn out to have been use
     bool is_frozen = false;

@@ -132,9 +132,10 @@ void Jobs::note_end(const ProcessId& process, std::optional<int> status) {
   }
 }
 
-void Jobs::end_start(uint64_t job) {
+void Jobs::end_start(uint64_t job, Nanos worked) {
   for (auto& [key, known] : known_)
-    if (known.job.id == job && !known.job.start) known.job.start = known.job.service;
+    if (known.job.id == job && !known.job.start)
+      known.job.start = std::max(known.job.service - worked, Nanos{});
 }
 
 void Jobs::add_late(uint64_t job, Nanos used) {

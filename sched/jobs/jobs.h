@@ -92,9 +92,10 @@ class Jobs {
   // step. Of several processes of a job the one that ends last counts: one that starts others waits
   // for them, or ends them.
   void note_end(const ProcessId& process, std::optional<int> status);
-  // The job begins to work. All that it had until the last end() was its start, if this is the
-  // first call: contexts and modules were made, for which the GPU is held, at times alone.
-  void end_start(uint64_t job);
+  // The job begins to work. All that it had until the last end(), but for `worked`, was its start,
+  // if this is the first call: contexts and modules were made, for which the GPU is held, at times
+  // alone.
+  void end_start(uint64_t job, Nanos worked = {});
   // Of a job that is known: what the log says late of a process that has left the GPUs.
   void add_late(uint64_t job, Nanos used);
 

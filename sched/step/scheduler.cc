@@ -251,6 +251,7 @@ Time Scheduler::decide(Time now) {
       turns_.add(gpu, deciders_[gpu].takes_turns, deciders_[gpu].views.processes());
     });
     turns_.form(now);
+    next = std::min(next, turns_.next_step(now));
   }
   gpus_.clear();
   for (Decider& decider : deciders_)

@@ -18,6 +18,7 @@ void TurnTaking::begin() {
   jobs_.begin();
   std::swap(before_, known_);
   known_.clear();
+  is_start_seen_ = false;
 }
 
 void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView> processes) {
@@ -25,6 +26,7 @@ void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView
     if (!process.has_context) continue;
     const Tenants::Run run = state_.tenants.run_of(process.process);
     const Process* const known_process = state_.registry.find(process.process.pid);
+    const bool was_there = known_process == nullptr || known_process->is_late_attach;
     const auto member = state_.members.find({process.process, gpu});
     const bool is_member = member != state_.members.end();
     jobs_.add({.process = process.process,
@@ -32,7 +34,7 @@ void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView
                .tenant = is_member ? member->second.tenant : process.tenant,
                .run = run.number,
                .user = is_member ? std::optional(member->second.user) : std::nullopt,
-               .is_late = known_process == nullptr || known_process->is_late_attach,
+               .is_late = was_there,
                .came = run.number != 0 && run.asked != Time{} ? run.asked : process.came,
                .used = process.used,
                .memory_bytes = process.memory_bytes,
@@ -45,7 +47,10 @@ void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView
     ProcessLook& look = known.look;
     if (is_new) {
       const auto before = before_.find(process.process);
-      if (before != before_.end()) look = before->second.look;
+      if (before != before_.end()) {
+        look = before->second.look;
+        known.used = known.used_before = before->second.used;
+      }
       look.process = process.process;
       look.is_frozen = look.can_freeze = true;
       look.is_out = look.wants_gpu = look.was_at_work = false;
@@ -60,7 +65,15 @@ void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView
     known.is_frozen_by_user = known.is_frozen_by_user || process.is_frozen_by_user;
     look.is_out = look.is_out || known.is_frozen_by_user ||
                   (is_member && is_capped(member->second, process.is_frozen));
-    look.wants_gpu = look.wants_gpu || process.wants_gpu;
+    known.used += process.used;
+    const bool is_starting =
+        !was_there && known.used < ProcessLook::kStart && (!process.has_shim || look.launches == 0);
+    if (is_starting) {
+      is_start_seen_ = is_start_seen_ || process.used > Nanos{} || is_new;
+      continue;
+    }
+    const bool rests = state_.accounting[gpu].rest(process.process.pid) >= ProcessLook::kRest;
+    look.wants_gpu = look.wants_gpu || (process.wants_gpu && !rests);
     look.was_at_work =
         look.was_at_work || (process.turns > 0 && process.used >= ProcessLook::kLeastWork);
   }
@@ -205,7 +218,7 @@ void TurnTaking::note_turns(bool has_let_in) {
     if (job.start && !has_let_in) continue;
     const JobTurn* const turn = conductor_.find(job.id);
     if (turn == nullptr || turn->state() != TurnState::kRunning) continue;
-    if (!job.start && has_begun(job)) jobs_.end_start(job.id);
+    if (!job.start && has_begun(job)) jobs_.end_start(job.id, worked_already(job));
     if (has_let_in) state_.tenant_use[job.tenant].turns += conductor_.take_turns(job.id);
   }
 }
@@ -218,6 +231,18 @@ bool TurnTaking::has_begun(const Job& job) const {
     return known != known_.end() &&
            (!known->second.look.has_shim || known->second.look.launches > 0);
   });
+}
+
+// It has the turn in the step in which it is seen that its start is over.
+Nanos TurnTaking::worked_already(const Job& job) const {
+  Nanos worked{};
+  for (const ProcessId& process : job.processes) {
+    const auto at = known_.find(process);
+    if (at == known_.end() || at->second.look.has_shim) continue;
+    const Known& known = at->second;
+    if (known.used_before < ProcessLook::kStart) worked += known.used - known.used_before;
+  }
+  return worked;
 }
 
 // Without the shim a process is frozen while it is held, which the accounting knows.

@@ -58,6 +58,10 @@ class TurnTaking {
 
   // Whether any job is in another state than at the last call, or has come or gone.
   bool has_changed();
+  // When the next step is due, as of form(): soon, while a program that starts has the GPU now and
+  // then, so that it is seen at once when it does more than that.
+  Time next_step(Time now) const { return is_start_seen_ ? now + kStartStep : Time::max(); }
+  static constexpr Nanos kStartStep = std::chrono::milliseconds(2);
 
   // --- between two steps. Returns true if somebody was let in, or wants the GPU whom the plans did
   // not know to want it, so that new plans are due.
@@ -82,6 +86,8 @@ class TurnTaking {
   // What is known of a process from the last step, on all its GPUs.
   struct Known {
     ProcessLook look{};
+    Nanos used{};                // of all GPUs that take turns, since it was first seen
+    Nanos used_before{};         // of that, before this step
     std::vector<uint32_t> gpus;  // that take turns
     bool is_frozen_by_user = false;
   };
@@ -92,6 +98,7 @@ class TurnTaking {
   void look_at_all(Time now);
   void note_turns(bool has_let_in);
   bool has_begun(const Job& job) const;
+  Nanos worked_already(const Job& job) const;
   void note_work(Time now);
   bool wants_anew() const;
   void tell(const std::vector<ProcessHold>& holds);
@@ -106,6 +113,7 @@ class TurnTaking {
   Jobs jobs_;
   Conductor conductor_;
   std::map<ProcessId, Known> known_, before_;
+  bool is_start_seen_ = false;
   std::vector<ProcessHold> holds_, told_;  // ascending by process
   // What is left of each job, as the policies were told, and how that is known.
   std::map<uint64_t, Left> left_;

@@ -216,7 +216,9 @@ TEST_P(OrdersOfEach, ACapHoldsAndTheOthersHaveWhatItLeaves) {
     rig.add_neighbour("other" + std::to_string(gpu), {{"length_us", "600000000"}}, gpu);
   rig.pass(3s);
   const auto rates = rig.rates(20s);
-  EXPECT_NEAR(rates.jobs[0], 0.4, kHundredth);
+  // Its steps: a hand-over in the midst of one is charged to it. How many there are of those
+  // depends on how its turns fall into the periods of its cap.
+  EXPECT_NEAR(rates.jobs[0], 0.4, 1.5 * kHundredth);
   // Forty hand-overs in a second cost 0.6 ms each.
   for (const std::size_t other : {2U, 3U}) EXPECT_NEAR(rates.programs[other], 0.6, 3 * kHundredth);
 }

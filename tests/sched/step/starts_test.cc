@@ -33,7 +33,10 @@ class Words : public test::NoShims {
     std::vector<ProcessView> views;
     for (const auto& [process, program] : programs)
       if (!program.has_ended)
-        views.push_back({.process = process, .tenant = program.tenant, .has_shim = true});
+        views.push_back({.process = process,
+                         .tenant = program.tenant,
+                         .has_context = false,
+                         .has_shim = true});
     return views;
   }
   std::optional<SlotReading> look(const ProcessId& process) const override {
@@ -167,6 +170,39 @@ TEST_F(Starts, AMedianOneIsNotThrottledByItsCap) {
   EXPECT_EQ(use->second.throttled, 0ns);
   EXPECT_LT(use->second.used[0], 15ms);
 }
+
+class StartsBesideATurn : public Starts, public ::testing::WithParamInterface<bool> {};
+
+// Each starts for 300 ms, does a little and ends, and another one comes, as in a test suite: nobody
+// is stopped for what does next to nothing on the GPU.
+TEST_P(StartsBesideATurn, CostItLittle) {
+  start("[gpu.0]\npolicy = 'turns'\n", /*have_shim=*/GetParam());
+  rig_.add_busy("busy", {});
+  rig_.run_for(1s);
+  sim::Model& model = rig_.machine.model;
+  std::function<void(int)> begin = [&](int left) {
+    if (left == 0) return;
+    Words::Program& program = add_start("short", 300ms);
+    for (const Nanos at : {100ms, 150ms})  // module loading, say
+      model.call_at(model.now() + at, [&] { (void)program.does->kernel(1200us); });
+    model.call_at(model.now() + 300ms, [&] {
+      program.work = 4ms;
+      if (GetParam()) return words_.go_on(program);
+      (void)program.does->kernel(4ms);
+    });
+    model.call_at(model.now() + 400ms, [&, left] {
+      if (!program.has_ended) end(program);
+      begin(left - 1);
+    });
+  };
+  begin(12);
+  begin(12);
+  EXPECT_GT(rig_.measure(4s)[0], 0.93);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, StartsBesideATurn, ::testing::Bool(), [](const auto& with_shim) {
+  return with_shim.param ? "with_the_shim" : "without";
+});
 
 TEST_F(Starts, WithoutTheShimTheyAreChargedByResidence) {
   start("", /*have_shim=*/false);
