@@ -88,9 +88,16 @@ class Storm:
         """The names of the tenants of all programs on the GPU."""
         return {process["pid"]: process.get("tenant") for process in self.status().get("processes", [])}
 
+    def state_of(self, name):
+        return {process["pid"]: process["state"] for process in self.status().get("processes", [])}.get(self.pids[name])
+
     def check(self, when):
         wanted = {self.pids[name]: self.tenants[name] for name in ON_GPU}
         until(30, lambda: self.members() == wanted)
+        # The next agent knows its programs before it has frozen the one again.
+        began = time.monotonic()
+        until(10, lambda: self.state_of("frozen") == "frozen-user")
+        print(f"       {when}: the frozen one is frozen {time.monotonic() - began:.2f} s after all are known", flush=True)
         status = self.status()
         members = self.members()
         for name in ON_GPU:
