@@ -289,8 +289,8 @@ void FairPolicy::run_background(Time now, Plan& plan) {
   if (turn.is_contended) {
     plan.needs_fast_tick = true;
     plan.next = std::min(plan.next, turn.ends);
-    plan.freezes_first = std::ranges::any_of(
-        jobs_, [](const Job& job) { return job.place == Place::kForeground; });
+    plan.freezes_first =
+        std::ranges::any_of(jobs_, [](const Job& job) { return job.place == Place::kForeground; });
   }
 }
 

@@ -181,8 +181,8 @@ struct SloStatus {
   ShimPhase phase = ShimPhase::kUnknown;
 };
 
-// It is carried out in this order: thaws, freezes (or freezes, thaws); slices; then partitions; then
-// jobs.
+// It is carried out in this order: thaws, freezes (or freezes, thaws); slices; then partitions;
+// then jobs.
 struct Plan {
   std::vector<Decision> decisions;           // at most one for each controllable process
   std::vector<PlannedPartition> partitions;  // a tenant in none of them uses the whole GPU

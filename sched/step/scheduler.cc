@@ -364,8 +364,8 @@ void Scheduler::enforce(uint32_t gpu) {
                         .slice = decision.slice,
                         .is_frozen = decision.freeze != FreezeReason::kNone && !is_spared});
   }
-  state_.enforcer.apply(gpu, targets_, plan.freezes_first ? SwitchOrder::kFreezesFirst
-                                                          : SwitchOrder::kThawsFirst);
+  state_.enforcer.apply(gpu, targets_,
+                        plan.freezes_first ? SwitchOrder::kFreezesFirst : SwitchOrder::kThawsFirst);
 }
 
 // A freeze for another reason stays what it is.

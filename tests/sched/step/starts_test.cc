@@ -33,10 +33,8 @@ class Words : public test::NoShims {
     std::vector<ProcessView> views;
     for (const auto& [process, program] : programs)
       if (!program.has_ended)
-        views.push_back({.process = process,
-                         .tenant = program.tenant,
-                         .has_context = false,
-                         .has_shim = true});
+        views.push_back(
+            {.process = process, .tenant = program.tenant, .has_context = false, .has_shim = true});
     return views;
   }
   std::optional<SlotReading> look(const ProcessId& process) const override {
