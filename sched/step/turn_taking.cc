@@ -50,6 +50,7 @@ void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView
       if (before != before_.end()) {
         look = before->second.look;
         known.used = known.used_before = before->second.used;
+        known.used_last = before->second.used_last;
       }
       look.process = process.process;
       look.is_frozen = look.can_freeze = true;
@@ -65,18 +66,27 @@ void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView
     known.is_frozen_by_user = known.is_frozen_by_user || process.is_frozen_by_user;
     look.is_out = look.is_out || known.is_frozen_by_user ||
                   (is_member && is_capped(member->second, process.is_frozen));
-    known.used += process.used;
-    const bool is_starting =
-        !was_there && known.used < ProcessLook::kStart && (!process.has_shim || look.launches == 0);
-    if (is_starting) {
-      is_start_seen_ = is_start_seen_ || process.used > Nanos{} || is_new;
-      continue;
-    }
-    const bool rests = state_.accounting[gpu].rest(process.process.pid) >= ProcessLook::kRest;
-    look.wants_gpu = look.wants_gpu || (process.wants_gpu && !rests);
-    look.was_at_work =
-        look.was_at_work || (process.turns > 0 && process.used >= ProcessLook::kLeastWork);
+    see_use(known, gpu, process, was_there);
   }
+}
+
+// What the accounting says of it. While it starts, that is no work: it is done beside whoever has
+// the turn. Without a log nothing tells how much it is.
+void TurnTaking::see_use(Known& known, uint32_t gpu, const ProcessView& process, bool was_there) {
+  const Accounting& accounting = state_.accounting[gpu];
+  ProcessLook& look = known.look;
+  known.used += process.used;
+  const bool has_launched = process.has_shim && look.launches > 0;
+  if (!was_there && !has_launched && accounting.has_log() && known.used < ProcessLook::kStart) {
+    if (process.used > Nanos{} || !before_.contains(process.process))
+      known.used_last = accounting.known_until();
+    is_start_seen_ |= accounting.known_until() - known.used_last < kStartWatch;
+    return;
+  }
+  const bool rests = accounting.rest(process.process.pid) >= ProcessLook::kRest;
+  look.wants_gpu = look.wants_gpu || (process.wants_gpu && !rests);
+  look.was_at_work =
+      look.was_at_work || (process.turns > 0 && process.used >= ProcessLook::kLeastWork);
 }
 
 // What it says by itself, as of now.

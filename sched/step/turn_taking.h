@@ -62,6 +62,8 @@ class TurnTaking {
   // then, so that it is seen at once when it does more than that.
   Time next_step(Time now) const { return is_start_seen_ ? now + kStartStep : Time::max(); }
   static constexpr Nanos kStartStep = std::chrono::milliseconds(2);
+  // And so long after that, or after it has come.
+  static constexpr Nanos kStartWatch = std::chrono::milliseconds(50);
 
   // --- between two steps. Returns true if somebody was let in, or wants the GPU whom the plans did
   // not know to want it, so that new plans are due.
@@ -88,12 +90,14 @@ class TurnTaking {
     ProcessLook look{};
     Nanos used{};                // of all GPUs that take turns, since it was first seen
     Nanos used_before{};         // of that, before this step
+    Time used_last{};            // while it starts: the last time, or when it was first seen
     std::vector<uint32_t> gpus;  // that take turns
     bool is_frozen_by_user = false;
   };
 
   void learn(Time now);
   void estimate();
+  void see_use(Known& known, uint32_t gpu, const ProcessView& process, bool was_there);
   void refresh(Known& known, Time now);
   void look_at_all(Time now);
   void note_turns(bool has_let_in);

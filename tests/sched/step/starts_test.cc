@@ -202,6 +202,17 @@ INSTANTIATE_TEST_SUITE_P(All, StartsBesideATurn, ::testing::Bool(), [](const aut
   return with_shim.param ? "with_the_shim" : "without";
 });
 
+// As one in a notebook, say, which has made its context and waits for hours.
+TEST_F(Starts, OneThatDoesNothingElseKeepsNobodyAwake) {
+  start("[gpu.0]\npolicy = 'turns'\n", /*have_shim=*/false);
+  rig_.add_busy("busy", {});
+  add_start("idle", 300ms);
+  rig_.run_for(2s);
+  const uint64_t before = rig_.steps;
+  rig_.run_for(1s);
+  EXPECT_LE(rig_.steps - before, 45U) << "one at each end of a turn of 25 ms";
+}
+
 TEST_F(Starts, WithoutTheShimTheyAreChargedByResidence) {
   start("", /*have_shim=*/false);
   add_start("plain", 600ms);

@@ -113,6 +113,7 @@ class SchedulerRig : public SchedulerParts {
   void step() {
     // As the event loop: never closer than 1 ms.
     const Time began = machine.model.now();
+    ++steps;
     next_ = std::max(scheduler->step(), began + std::chrono::milliseconds(1));
   }
 
@@ -160,6 +161,7 @@ class SchedulerRig : public SchedulerParts {
   std::vector<PolicyEntry> policies = every_policy();  // that a configuration may name
   std::vector<std::unique_ptr<sim::Program>> programs;
   std::vector<uint64_t> work;  // of programs: the endless kernel, 0 none
+  uint64_t steps = 0;
 
  private:
   Time next_{};
