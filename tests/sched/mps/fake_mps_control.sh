@@ -19,6 +19,9 @@ case "${1:-}" in
   until is_running; do sleep 0.01; done
   ;;
 --daemon)
+  # Of two that are started at once, one is the daemon, as with the real one.
+  exec 9>lock
+  flock -w 1 9 || exit 0
   echo $$ >"$pid_file.new" && mv "$pid_file.new" "$pid_file"
   # After `quit` the daemon ends with its last client.
   while [ -e "$pid_file" ] && { [ ! -e quit ] || [ -s clients ]; }; do sleep 0.05; done
