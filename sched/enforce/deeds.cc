@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/enforce/deeds.h"
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 

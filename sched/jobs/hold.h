@@ -21,8 +21,8 @@ struct ProcessLook {
 
   // Until it has had so much of the GPU a program that has launched nothing, as far as can be told,
   // makes its context: what it does then is done beside whoever has the turn. On an H200 a start
-  // takes 3 to 7 ms, in which the driver has it on the GPU for 0.07 ms up to 35 times and for up to
-  // 1.4 ms a few times (docs/measurements.md).
+  // takes 2 to 6.5 ms, in which the driver has it on the GPU for 0.07 ms up to 34 times and for up
+  // to 1.5 ms a few times (docs/measurements.md).
   static constexpr Nanos kStart = std::chrono::milliseconds(10);
   // One without the shim that has surely had nothing to do for so long does not want the GPU.
   static constexpr Nanos kRest = std::chrono::milliseconds(5);

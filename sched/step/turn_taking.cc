@@ -49,7 +49,7 @@ void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView
       const auto before = before_.find(process.process);
       if (before != before_.end()) {
         look = before->second.look;
-        known.used = known.used_before = before->second.used;
+        known.used = before->second.used;
         known.used_last = before->second.used_last;
       }
       look.process = process.process;
@@ -247,10 +247,10 @@ bool TurnTaking::has_begun(const Job& job) const {
 Nanos TurnTaking::worked_already(const Job& job) const {
   Nanos worked{};
   for (const ProcessId& process : job.processes) {
-    const auto at = known_.find(process);
-    if (at == known_.end() || at->second.look.has_shim) continue;
-    const Known& known = at->second;
-    if (known.used_before < ProcessLook::kStart) worked += known.used - known.used_before;
+    const auto now = known_.find(process), before = before_.find(process);
+    if (now == known_.end() || now->second.look.has_shim) continue;
+    const Nanos used = before == before_.end() ? Nanos{} : before->second.used;
+    if (used < ProcessLook::kStart) worked += now->second.used - used;
   }
   return worked;
 }

@@ -89,7 +89,6 @@ class TurnTaking {
   struct Known {
     ProcessLook look{};
     Nanos used{};                // of all GPUs that take turns, since it was first seen
-    Nanos used_before{};         // of that, before this step
     Time used_last{};            // while it starts: the last time, or when it was first seen
     std::vector<uint32_t> gpus;  // that take turns
     bool is_frozen_by_user = false;

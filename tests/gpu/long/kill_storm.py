@@ -88,15 +88,16 @@ class Storm:
         """The names of the tenants of all programs on the GPU."""
         return {process["pid"]: process.get("tenant") for process in self.status().get("processes", [])}
 
-    def state_of(self, name):
-        return {process["pid"]: process["state"] for process in self.status().get("processes", [])}.get(self.pids[name])
+    def states(self):
+        """The states of all programs on the GPU."""
+        return {process["pid"]: process["state"] for process in self.status().get("processes", [])}
 
     def check(self, when):
         wanted = {self.pids[name]: self.tenants[name] for name in ON_GPU}
         until(30, lambda: self.members() == wanted)
         # The next agent knows its programs before it has frozen the one again.
         began = time.monotonic()
-        until(10, lambda: self.state_of("frozen") == "frozen-user")
+        until(10, lambda: self.states().get(self.pids["frozen"]) == "frozen-user")
         print(f"       {when}: the frozen one is frozen {time.monotonic() - began:.2f} s after all are known", flush=True)
         status = self.status()
         members = self.members()
@@ -107,7 +108,7 @@ class Storm:
         for name, (_, _, settings) in PROGRAMS.items():
             seen = {key: tenants.get(self.tenants[name], {}).get(key) for key in settings}
             self.note(seen == settings, f"{when}: settings of {name}: {seen}")
-        states = {process["pid"]: process["state"] for process in status.get("processes", [])}
+        states = self.states()
         self.note(states.get(self.pids["frozen"]) == "frozen-user",
                   f"{when}: the frozen one is {states.get(self.pids['frozen'])}")
         others = [name for name in ON_GPU if name != "frozen" and states.get(self.pids[name]) == "frozen-user"]

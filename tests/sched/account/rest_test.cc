@@ -13,7 +13,8 @@ constexpr pid_t kRests = 10, kHasGpu = 20;
 
 Time after(Nanos since_start) { return Time(100s) + since_start; }
 
-// A and B have slices of 2 ms. A turn of A ends at 10 ms and B has had the GPU since.
+// Both have slices of 2 ms. A turn of the first ends at 10 ms, and the second has had the GPU
+// since.
 class RestTest : public ::testing::Test {
  protected:
   void SetUp() override {
