@@ -125,9 +125,10 @@ class SchedulerRig : public SchedulerParts {
         list.push_back(work[i] == 0 ? Nanos{} : programs[i]->executed(work[i]));
       return list;
     };
-    const std::vector<Nanos> before = executed();
+    std::vector<Nanos> before = executed();
     run_for(time);
     const std::vector<Nanos> after = executed();
+    before.resize(after.size());  // of one that came meanwhile all counts
     std::vector<double> shares;
     for (std::size_t i = 0; i < programs.size(); ++i)
       shares.push_back(std::chrono::duration<double>(after[i] - before[i]) / time);
