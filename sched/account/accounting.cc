@@ -79,6 +79,14 @@ void Accounting::set_slice(pid_t pid, Nanos slice) {
   if (Meter* meter = find(pid)) meter->slice = slice;
 }
 
+void Accounting::set_groups(pid_t pid, uint32_t groups) {
+  if (Meter* meter = find(pid)) meter->groups = std::max(groups, 1U);
+}
+
+Nanos Accounting::slice_of(const Meter& meter) {
+  return meter.slice > Nanos::zero() ? meter.slice : kDriversSlice;
+}
+
 bool Accounting::is_young(pid_t pid, Time now) const {
   const Meter* const meter = find(pid);
   return meter != nullptr && now - meter->added < LoneContext::kYoung;
@@ -123,6 +131,7 @@ void Accounting::consume(const SwitchBatch& batch) {
     apply(record);
   }
   advance(batch.complete_until);
+  round_ = round();
 }
 
 void Accounting::advance(Time to) {
@@ -151,8 +160,7 @@ void Accounting::advance(Time to) {
 // If the resident one still has the GPU then, it has been alone since it got it: whoever waited
 // would have had it at the end of the slice.
 Time Accounting::lone_from(const Meter& meter) const {
-  const Nanos slice = meter.slice > Nanos::zero() ? meter.slice : kDriversSlice;
-  return resident_since_ + slice + kLongestSwitch;
+  return resident_since_ + slice_of(meter) + kLongestSwitch;
 }
 
 void Accounting::charge(Time from, Time to) {
@@ -227,7 +235,6 @@ void Accounting::close_slot() {
     std::move(meter.history.begin() + 1, meter.history.end(), meter.history.begin());
     meter.history.back() = meter.share < 0 ? 0xFFFF : permille(meter.share);
   }
-  round_ = round();
   if (at_ - resident_since_ > kLoneAfter) infer_resident();
 }
 
@@ -238,7 +245,7 @@ Nanos Accounting::round() const {
   for (const auto& [pid, meter] : meters_) {
     const bool has_run = std::ranges::any_of(
         meter.slots, [](const Slot& slot) { return slot.used > Nanos{} || slot.starts > 0; });
-    if (has_run && !meter.is_frozen) round += meter.slice + kSwitch;
+    if (has_run && !meter.is_frozen) round += meter.groups * (slice_of(meter) + kSwitch);
   }
   return round;
 }

@@ -87,6 +87,8 @@ class Accounting {
   void remove_former(pid_t pid, Time until);
   // The time slice of its compute channel groups from now on. Unknown until then.
   void set_slice(pid_t pid, Nanos slice);
+  // How many it has: each comes in turn. One until then.
+  void set_groups(pid_t pid, uint32_t groups);
   // What a process with the shim says, as of `now`. It counts only while it is_young(), and only if
   // it is heard at every step until then, before consume().
   bool is_young(pid_t pid, Time now) const;
@@ -153,7 +155,8 @@ class Accounting {
     Time added{};
     Nanos total{};
     Charge pending;
-    Nanos slice{};      // zero: unknown
+    Nanos slice{};  // zero: unknown
+    uint32_t groups = 1;
     Nanos switching{};  // of its turns so far; taken off what it uses next
     Slots slots{};
     Time last_active{};
@@ -197,6 +200,7 @@ class Accounting {
   void forget_resident();
   void end_turn(Meter& meter, Nanos turn);
   void close_slot();
+  static Nanos slice_of(const Meter& meter);
   Nanos round() const;
   void infer_resident();
   void apply(const SwitchRecord& record);
@@ -227,7 +231,7 @@ class Accounting {
   Slots all_{};  // used and starts of the whole GPU
   uint64_t records_ = 0, lost_ = 0;
   Nanos unattributed_{};
-  Nanos round_{};   // as of the last slot
+  Nanos round_{};   // as of at_
   Time sampled_{};  // the last time; zero: never
 };
 

@@ -343,7 +343,7 @@ Result<std::unique_ptr<ControlServer>> ControlServer::listen(asio::io_context& l
   if (!listener) return std::unexpected(listener.error());
   auto impl = std::make_shared<Impl>(loop, path, std::move(handle), patience);
   ErrorCode error;
-  impl->acceptor.assign(Protocol(), listener->get(), error);
+  (void)impl->acceptor.assign(Protocol(), listener->get(), error);
   if (error) return std::unexpected(Error{error, kStep, path});
   (void)listener->release();  // it is the acceptor's
 

@@ -346,8 +346,10 @@ Enforcer::State Enforcer::brief(const Holder& holder, const Controlled* process)
     state.is_frozen = process->is_frozen;
     state.can_control = process->can_control(clock_);
     state.freezes = process->freezes;
+    state.shares_group = process->shares_group;
   }
-  if (!holder.groups.empty()) state.slice = slice_of(process, holder.groups.front());
+  for (const ComputeGroup& group : holder.groups)
+    state.slice = std::max(state.slice, slice_of(process, group));
   return state;
 }
 

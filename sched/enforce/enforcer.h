@@ -48,8 +48,9 @@ class Enforcer {
   struct State {
     bool is_frozen = false;
     bool can_control = true;
-    std::optional<Micros> slice;  // as set by us, or chosen by the process; nullopt not known
+    std::optional<Micros> slice;  // the longest, set by us or by the process; nullopt not known
     uint64_t freezes = 0;
+    bool shares_group = false;  // a client of MPS: it has its server's
     bool can_set_slice = true;  // false: weights do not hold for it at present
     std::string note;           // why one of the two is false, or that it is an MPS client
   };

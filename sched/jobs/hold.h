@@ -19,11 +19,6 @@ struct ProcessLook {
   // to do, for the 180 to 200 us that two switches take (docs/driver-facts.md).
   static constexpr Nanos kLeastWork = std::chrono::microseconds(500);
 
-  // Until it has had so much of the GPU a program that has launched nothing, as far as can be told,
-  // makes its context: what it does then is done beside whoever has the turn. On an H200 a start
-  // takes 2 to 6.5 ms, in which the driver has it on the GPU for 0.07 ms up to 34 times and for up
-  // to 1.5 ms a few times (docs/measurements.md).
-  static constexpr Nanos kStart = std::chrono::milliseconds(10);
   // One without the shim that has surely had nothing to do for so long does not want the GPU.
   static constexpr Nanos kRest = std::chrono::milliseconds(5);
 

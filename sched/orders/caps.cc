@@ -9,7 +9,6 @@
 namespace gpushare {
 namespace {
 
-constexpr Micros kShortestSlice{1'000};
 constexpr Micros kUsualSlice{2'048};
 constexpr Nanos kShortestWait = std::chrono::microseconds(500);
 constexpr Nanos kLongestWait = std::chrono::seconds(1);
@@ -55,7 +54,7 @@ void JobCaps::decide(const Snapshot& snapshot, Plan& plan) {
     if (process.job != 0) (is_stopped ? stopped_ : able_).push_back(process.job);
     if (!process.can_plan()) continue;
     Decision& decision = plan.decisions.emplace_back(Decision{.process = process.id});
-    if (process.slice < kShortestSlice) decision.slice = kUsualSlice;
+    decision.slice = kUsualSlice;
     if (is_frozen_by_user) decision.freeze = FreezeReason::kUser;
     if (!process.wants_gpu && !process.is_frozen) continue;
     if (decision.freeze == FreezeReason::kNone && is_stopped) decision.freeze = FreezeReason::kCap;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a policy that orders jobs decides of single processes: those whose bucket is overdrawn are
-// frozen, as under `fair`, and a time slice that `fair` has cut for best-effort work is mended.
+// frozen, as under `fair`, and all have the time slice that CUDA programs choose, also those that
+// `fair` had cut, or whose programs chose longer ones.
 // Pure but for the gates' memory; one thread.
 #pragma once
 

@@ -90,8 +90,7 @@ void Charging::charge_departed(TurnTaking& turns, const LogReader& logs, Time no
                                         : accounting.take_charge(pid);
     departed.owed.add(late);
     const std::optional<uint32_t> tenant = state_.tenants.find(departed.tenant);
-    if (departed.job != 0 && departed.owed.used > Nanos{})
-      turns.add_late(departed.job, departed.owed.used);
+    turns.add_late(departed);
     if (tenant) {
       charge(departed.process, *tenant, departed.gpu, departed.owed, now);
       of_departed_[{*tenant, departed.gpu}] += departed.owed.used;

@@ -134,11 +134,13 @@ void Membership::remove(const MemberKey& key, const Member& member, Time now) {
   state_.enforcer.forget(process, gpu);
   state_.accounting[gpu].end(process.pid, now);
   if (const Tenant* const tenant = state_.tenants.at(member.tenant))
-    state_.departed.push_back({.process = process,
-                               .gpu = gpu,
-                               .tenant = tenant->name,
-                               .job = state_.turns == nullptr ? 0 : state_.turns->job_of(process),
-                               .until = now + kLogRunsBehind});
+    state_.departed.push_back(
+        {.process = process,
+         .gpu = gpu,
+         .tenant = tenant->name,
+         .job = state_.turns == nullptr ? 0 : state_.turns->job_of(process),
+         .was_starting = state_.turns != nullptr && state_.turns->is_starting(process, gpu),
+         .until = now + kLogRunsBehind});
   else
     state_.accounting[gpu].remove(process.pid);
   write_record(region_.processes[member.slot].record, ProcessRecord{});

@@ -310,6 +310,10 @@ void Scheduler::view(uint32_t gpu, Time now) {
     auto& [key, member] = *entry;
     const Holder& holder = *member.holder;
     const Enforcer::State enforced = state_.enforcer.brief(holder);
+    // Of those that are set the enforcer says it. Where jobs take turns programs have their own.
+    if (enforced.slice && deciders_[gpu].takes_turns)
+      state_.accounting[gpu].set_slice(key.first.pid, *enforced.slice);
+    state_.accounting[gpu].set_groups(key.first.pid, static_cast<uint32_t>(holder.groups.size()));
     look_at_account(key, member, now);
     const Accounting::Charge charge = state_.accounting[gpu].take_charge(key.first.pid);
     charging_.charge(key.first, member.tenant, gpu, charge, now);

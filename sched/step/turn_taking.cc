@@ -18,7 +18,7 @@ void TurnTaking::begin() {
   jobs_.begin();
   std::swap(before_, known_);
   known_.clear();
-  is_start_seen_ = false;
+  starts_.begin();
 }
 
 void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView> processes) {
@@ -47,11 +47,7 @@ void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView
     ProcessLook& look = known.look;
     if (is_new) {
       const auto before = before_.find(process.process);
-      if (before != before_.end()) {
-        look = before->second.look;
-        known.used = before->second.used;
-        known.used_last = before->second.used_last;
-      }
+      if (before != before_.end()) look = before->second.look;
       look.process = process.process;
       look.is_frozen = look.can_freeze = true;
       look.is_out = look.wants_gpu = look.was_at_work = false;
@@ -66,27 +62,41 @@ void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView
     known.is_frozen_by_user = known.is_frozen_by_user || process.is_frozen_by_user;
     look.is_out = look.is_out || known.is_frozen_by_user ||
                   (is_member && is_capped(member->second, process.is_frozen));
-    see_use(known, gpu, process, was_there);
+    // What the accounting says of it. While it starts, that is no work.
+    if (starts(process, gpu, look, was_there)) continue;
+    const bool rests = state_.accounting[gpu].rest(process.process.pid) >= ProcessLook::kRest;
+    look.wants_gpu = look.wants_gpu || (process.wants_gpu && !rests);
+    look.was_at_work =
+        look.was_at_work || (process.turns > 0 && process.used >= ProcessLook::kLeastWork);
   }
 }
 
-// What the accounting says of it. While it starts, that is no work: it is done beside whoever has
-// the turn. Without a log nothing tells how much it is.
-void TurnTaking::see_use(Known& known, uint32_t gpu, const ProcessView& process, bool was_there) {
+// Without a log nothing tells how much of the GPU it has, and what a client of MPS has is told of
+// its server.
+bool TurnTaking::starts(const ProcessView& process, uint32_t gpu, const ProcessLook& look,
+                        bool was_there) {
   const Accounting& accounting = state_.accounting[gpu];
-  ProcessLook& look = known.look;
-  known.used += process.used;
+  const Holder* const holder = state_.registry.holder(process.process, gpu);
+  const bool shares_group = holder != nullptr && state_.enforcer.brief(*holder).shares_group;
   const bool has_launched = process.has_shim && look.launches > 0;
-  if (!was_there && !has_launched && accounting.has_log() && known.used < ProcessLook::kStart) {
-    if (process.used > Nanos{} || !before_.contains(process.process))
-      known.used_last = accounting.known_until();
-    is_start_seen_ |= accounting.known_until() - known.used_last < kStartWatch;
-    return;
-  }
-  const bool rests = accounting.rest(process.process.pid) >= ProcessLook::kRest;
-  look.wants_gpu = look.wants_gpu || (process.wants_gpu && !rests);
-  look.was_at_work =
-      look.was_at_work || (process.turns > 0 && process.used >= ProcessLook::kLeastWork);
+  return starts_.see(
+      {.process = process.process,
+       .gpu = gpu,
+       .used = process.used,
+       .can_start = !was_there && !has_launched && accounting.has_log() && !shares_group,
+       .passes = process.used > Nanos{} && is_wanted_by_others(gpu, jobs_.job_of(process.process))},
+      accounting.known_until());
+}
+
+// As of the last step: whether this job has no turn, and another one wants the GPU.
+bool TurnTaking::is_wanted_by_others(uint32_t gpu, uint64_t job) const {
+  const JobTurn* const own = conductor_.find(job);
+  return (own == nullptr || !own->occupies()) &&
+         std::ranges::any_of(jobs_.all(), [&](const Job& other) {
+           const JobTurn* const turn = conductor_.find(other.id);
+           return other.id != job && (other.gpus & uint64_t{1} << gpu) != 0 && turn != nullptr &&
+                  turn->wants_gpu();
+         });
 }
 
 // What it says by itself, as of now.
@@ -168,6 +178,13 @@ void TurnTaking::estimate() {
   }
 }
 
+void TurnTaking::add_late(const Departed& departed) {
+  if (departed.job == 0 || departed.owed.used == Nanos{}) return;
+  jobs_.add_late(departed.job, departed.owed.used);
+  if (departed.was_starting && is_wanted_by_others(departed.gpu, departed.job))
+    starts_.charge(departed.gpu, departed.owed.used, state_.accounting[departed.gpu].known_until());
+}
+
 bool TurnTaking::has_changed() {
   std::vector<std::pair<uint64_t, TurnState>> states;
   for (const Job& job : jobs_.all())
@@ -243,15 +260,13 @@ bool TurnTaking::has_begun(const Job& job) const {
   });
 }
 
-// It has the turn in the step in which it is seen that its start is over.
+// Without the shim.
 Nanos TurnTaking::worked_already(const Job& job) const {
   Nanos worked{};
-  for (const ProcessId& process : job.processes) {
-    const auto now = known_.find(process), before = before_.find(process);
-    if (now == known_.end() || now->second.look.has_shim) continue;
-    const Nanos used = before == before_.end() ? Nanos{} : before->second.used;
-    if (used < ProcessLook::kStart) worked += now->second.used - used;
-  }
+  for (const ProcessId& process : job.processes)
+    if (const auto known = known_.find(process);
+        known != known_.end() && !known->second.look.has_shim)
+      worked += starts_.worked(process);
   return worked;
 }
 

@@ -15,6 +15,7 @@
 
 #include "sched/jobs/conductor.h"
 #include "sched/jobs/jobs.h"
+#include "sched/jobs/starts.h"
 #include "sched/orders/left.h"
 #include "sched/step/state.h"
 #include "sched/step/surroundings.h"
@@ -38,8 +39,8 @@ class TurnTaking {
   void note_end(const ProcessId& process, std::optional<int> status) {
     jobs_.note_end(process, status);
   }
-  // What a process of this job, which has left the GPUs, had of one besides.
-  void add_late(uint64_t job, Nanos used) { jobs_.add_late(job, used); }
+  // What a process that has left the GPU is owed for had of it since the last step.
+  void add_late(const Departed& departed);
   // Of this GPU, ascending by id. Valid until the next call.
   std::span<JobView> jobs(uint32_t gpu);
   // What its plan says; none where the policy orders no jobs.
@@ -58,12 +59,8 @@ class TurnTaking {
 
   // Whether any job is in another state than at the last call, or has come or gone.
   bool has_changed();
-  // When the next step is due, as of form(): soon, while a program that starts has the GPU now and
-  // then, so that it is seen at once when it does more than that.
-  Time next_step(Time now) const { return is_start_seen_ ? now + kStartStep : Time::max(); }
-  static constexpr Nanos kStartStep = std::chrono::milliseconds(2);
-  // And so long after that, or after it has come.
-  static constexpr Nanos kStartWatch = std::chrono::milliseconds(50);
+  // When the next step is due, as of form(): soon, while programs start.
+  Time next_step(Time now) const { return starts_.next_step(now); }
 
   // --- between two steps. Returns true if somebody was let in, or wants the GPU whom the plans did
   // not know to want it, so that new plans are due.
@@ -71,6 +68,10 @@ class TurnTaking {
   // When the next look is due, if no step comes first.
   Time next(Time now) const;
   bool has_orders() const { return conductor_.has_orders(); }
+  // Whether this one only starts yet, as of the last step.
+  bool is_starting(const ProcessId& process, uint32_t gpu) const {
+    return starts_.is_starting(process, gpu);
+  }
   // Whether any process has been told how it is held.
   bool has_told() const { return !told_.empty(); }
 
@@ -88,15 +89,14 @@ class TurnTaking {
   // What is known of a process from the last step, on all its GPUs.
   struct Known {
     ProcessLook look{};
-    Nanos used{};                // of all GPUs that take turns, since it was first seen
-    Time used_last{};            // while it starts: the last time, or when it was first seen
     std::vector<uint32_t> gpus;  // that take turns
     bool is_frozen_by_user = false;
   };
 
   void learn(Time now);
   void estimate();
-  void see_use(Known& known, uint32_t gpu, const ProcessView& process, bool was_there);
+  bool starts(const ProcessView& process, uint32_t gpu, const ProcessLook& look, bool was_there);
+  bool is_wanted_by_others(uint32_t gpu, uint64_t job) const;
   void refresh(Known& known, Time now);
   void look_at_all(Time now);
   void note_turns(bool has_let_in);
@@ -116,7 +116,7 @@ class TurnTaking {
   Jobs jobs_;
   Conductor conductor_;
   std::map<ProcessId, Known> known_, before_;
-  bool is_start_seen_ = false;
+  Starts starts_;
   std::vector<ProcessHold> holds_, told_;  // ascending by process
   // What is left of each job, as the policies were told, and how that is known.
   std::map<uint64_t, Left> left_;

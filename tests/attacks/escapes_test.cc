@@ -31,6 +31,13 @@ double charged_ms(const SystemRig& rig, const std::string& tenant) {
   return static_cast<double>(rig.tenant(tenant).gpu[0].gpu_time_ns) / 1e6;
 }
 
+double ms_of(Nanos time) { return std::chrono::duration<double, std::milli>(time).count(); }
+
+// How many programs it was, by what short_programs says at its end: finished, or killed on the way.
+double programs_of(const std::string& said) {
+  return number_in(said, "programs").value() + number_in(said, "fled").value();
+}
+
 // Empty while it is on no GPU.
 std::string tenant_of(const SystemRig& rig, pid_t pid) {
   const ProcessRecord record = rig.record(pid);
@@ -45,7 +52,8 @@ struct Cap {
   const char *program_ms, *lanes, *flee_ms;
   // What they may get and should get, of their part. A new program of a tenant that has used up
   // its time has the GPU until it is seen and frozen, which is late on a busy machine: that much is
-  // allowed besides. And what is killed when it stands still has done its work for nobody.
+  // allowed besides, and the longest time for which the agent may have stood still. And what is
+  // killed when it stands still has done its work for nobody.
   double most = 1.1, least = 0.3;
   bool has_slots = false;  // in which they say that they launch nothing
 };
@@ -69,11 +77,12 @@ TEST_P(ShortPrograms, AreHeldToTheCapOfTheirTenant) {
   const std::string said = rig.output("short_programs.log");
   const double done = number_in(said, "done_ms").value(),
                elapsed = number_in(said, "elapsed_ms").value();
-  const double late_ms = std::chrono::duration<double, std::milli>(lateness.mean()).count(),
-               late_part = number_in(said, "programs").value() * late_ms / elapsed;
-  if (late_part > 0.3) GTEST_SKIP() << "threads of this machine come " << late_ms << " ms late";
+  const double late_ms = ms_of(lateness.mean()), longest_ms = ms_of(lateness.longest()),
+               late_part = (programs_of(said) * late_ms + longest_ms) / elapsed;
+  if (late_part > 0.3)
+    GTEST_SKIP() << "threads of this machine come " << late_ms << " ms late, once " << longest_ms;
   EXPECT_LE(done / elapsed, cap.part * cap.most + late_part)
-      << said << " each seen " << late_ms << " ms too late";
+      << said << " each seen " << late_ms << " ms too late, and one " << longest_ms;
   // What a program is on the GPU for without work, at its start and end, counts too.
   EXPECT_GE(done / elapsed, cap.part * cap.least) << said << "it may have what is its own";
   if (cap.has_slots) return;
@@ -102,6 +111,7 @@ TEST(ShortPrograms, HaveNoMoreThanTheirWeight) {
   ASSERT_TRUE(eventually([&] { return rig.record(other->pid()).pid != 0; }));
   for (const char* lanes : {"1", "4"}) {
     const double before = charged_ms(rig, "short");
+    const Lateness lateness;
     const auto attack = rig.start_attack(
         "short_programs",
         {"--program-ms", "50", "--lanes", lanes, "--seconds", "4", "--ns-per-unit", kUnit});
@@ -109,11 +119,34 @@ TEST(ShortPrograms, HaveNoMoreThanTheirWeight) {
     const std::string said = rig.output("short_programs.log");
     const double done = number_in(said, "done_ms").value(),
                  elapsed = number_in(said, "elapsed_ms").value();
-    EXPECT_LE(done / elapsed, 0.27) << said;
+    // The agent may stand still for as long as a thread of this test did, and what has the GPU then
+    // keeps it.
+    const double longest_ms = ms_of(lateness.longest());
+    EXPECT_LE(done / elapsed, 0.27 + longest_ms / elapsed) << said << " late: " << longest_ms;
     // They have their part of it, too; how much, depends on how soon this machine starts the next.
     EXPECT_GE(done / elapsed, 0.05) << said;
     EXPECT_TRUE(eventually([&] { return charged_ms(rig, "short") - before >= 0.95 * done; }));
   }
+}
+
+// Each does no more than a program may that starts, which is beside whoever has the turn. When that
+// is used up, each has the GPU until it is seen and frozen.
+TEST(ShortPrograms, InACrowdPassNoQueue) {
+  SystemRig rig(
+      "[gpu.0]\npolicy = \"fifo\"\n[tenant.crowd]\nmatch = [{command=\"short_programs\"}]\n");
+  rig.start_agent();
+  const auto first = rig.start("spin", kSaturating);
+  ASSERT_TRUE(eventually([&] { return rig.record(first->pid()).pid != 0; }));
+  const Lateness lateness;
+  const auto attack = rig.start_attack(
+      "short_programs", {"--program-ms", "8", "--kernel-us", "1000", "--lanes", "16", "--flee-ms",
+                         "20", "--seconds", "6", "--ns-per-unit", kUnit});
+  EXPECT_EQ(status_of(*attack), 0);
+  const std::string said = rig.output("short_programs.log");
+  const double elapsed = number_in(said, "elapsed_ms").value();
+  const double late_ms = ms_of(lateness.mean());
+  EXPECT_LE(charged_ms(rig, "crowd"), 1000 + 0.1 * elapsed + (3 + late_ms) * programs_of(said))
+      << said;
 }
 
 // Where daemons stay in their tenant wherever they go.
@@ -139,6 +172,11 @@ class Daemons : public ::testing::Test {
     return (used() - before) /
            std::chrono::duration<double, std::nano>(MonotonicClock().now() - begin).count();
   }
+  // False: whenever that is measured it has more than its 10 %, as one that has left its tenant has
+  // nearly all of the GPU. While the agent is late, on a busy machine, others have more too.
+  static bool comes_to_its_cap(const SystemRig& rig, pid_t pid) {
+    return eventually([&] { return use(rig, pid) <= 0.11 && rig.record(pid).pid != 0; });
+  }
 };
 
 class Ways : public Daemons, public ::testing::WithParamInterface<const char*> {};
@@ -155,7 +193,7 @@ TEST_P(Ways, OfDaemonsLeaveNoTenant) {
   const pid_t daemon = daemon_of(rig);
   ASSERT_NE(daemon, root->pid());
   EXPECT_EQ(tenant_of(rig, daemon), tenant);
-  EXPECT_LE(use(rig, daemon), 0.11);
+  EXPECT_TRUE(comes_to_its_cap(rig, daemon));
   ::kill(daemon, SIGKILL);
   ::waitpid(daemon, nullptr, 0);  // a sibling of its parent is a child of ours
   EXPECT_TRUE(eventually([&] { return rig.tenant(tenant).name[0] == 0; }))
@@ -189,7 +227,7 @@ TEST_F(Daemons, StayInTheTenantThoughTheAgentIsKilledBeforeTheyTouchAGpu) {
     EXPECT_TRUE(eventually([&] { return rig.agent_pid() != agent && rig.agent_pid() != 0; }));
     const pid_t daemon = daemon_of(rig);
     EXPECT_EQ(tenant_of(rig, daemon), "run-" + std::to_string(root->pid()));
-    EXPECT_LE(use(rig, daemon), 0.11);
+    EXPECT_TRUE(comes_to_its_cap(rig, daemon));
     ::kill(daemon, SIGKILL);
   }
   ::umount2("/sys/fs/bpf", MNT_DETACH);
@@ -232,7 +270,7 @@ TEST_P(Scope, HoldsWhatItsProgramStartsWhereForksAreNotFollowed) {
   const std::string tenant = "run-" + std::to_string(root->pid());
   const pid_t daemon = daemon_of(rig);
   EXPECT_EQ(tenant_of(rig, daemon), tenant);
-  EXPECT_LE(use(rig, daemon), 0.11);
+  EXPECT_TRUE(comes_to_its_cap(rig, daemon));
   ::kill(daemon, SIGKILL);
   ::waitpid(daemon, nullptr, 0);
   EXPECT_TRUE(eventually([&] { return rig.tenant(tenant).name[0] == 0; }));

@@ -19,6 +19,8 @@ class Lateness {
     const int64_t looks = looks_.load(), late = late_ns_.load();
     return Nanos(looks == 0 ? 0 : late / looks);
   }
+  // The longest of all since then; one that is not over yet does not count. Any thread.
+  Nanos longest() const { return Nanos(longest_ns_.load()); }
 
  private:
   void measure(const std::stop_token& stop) {
@@ -26,12 +28,14 @@ class Lateness {
     while (!stop.stop_requested()) {
       const Time due = clock.now() + std::chrono::milliseconds(1);
       std::this_thread::sleep_until(due);
-      late_ns_ += std::max<Nanos>(clock.now() - due, Nanos{}).count();
+      const int64_t late = std::max<Nanos>(clock.now() - due, Nanos{}).count();
+      late_ns_ += late;
       ++looks_;
+      if (late > longest_ns_) longest_ns_ = late;
     }
   }
 
-  std::atomic<int64_t> looks_{0}, late_ns_{0};
+  std::atomic<int64_t> looks_{0}, late_ns_{0}, longest_ns_{0};
   std::jthread thread_{[this](const std::stop_token& stop) { measure(stop); }};
 };
 

@@ -95,10 +95,12 @@ std::unique_ptr<ObjectSearch> SimGpu::attach(pid_t pid, std::span<const ObjectRe
 
 ModelObserver::ModelObserver(Model& model)
     : model_(model), ready_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-  model.on_event([this](const DriverEvent& event) {
-    pending_.push_back(event);
-    mark_ready();
-  });
+  model.on_event([this](const DriverEvent& event) { add(event); });
+}
+
+void ModelObserver::add(DriverEvent event) {
+  pending_.push_back(std::move(event));
+  mark_ready();
 }
 
 void ModelObserver::mark_ready() {

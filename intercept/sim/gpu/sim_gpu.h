@@ -81,6 +81,8 @@ class ModelObserver final : public Observer {
   using Observer::drain;
   uint64_t dropped() const override { return dropped_; }
 
+  // One more event, for what the model does not do by itself.
+  void add(DriverEvent event);
   // Loses the pending events, as when the probe's buffer was full; EventsLost says how many.
   void lose_pending();
 

@@ -19,7 +19,8 @@ constexpr const char* kHangs = "does not answer: it has been opened without an e
 }  // namespace
 
 JoiningGpus::JoiningGpus(std::shared_ptr<Gpu> listed, const Clock& clock,
-                         std::function<Result<>(uint32_t gpu)> may_open, std::function<void()> told)
+                         std::function<Result<>(uint32_t gpu)> may_open,
+                         const std::function<void()>& told)
     : listed_(std::move(listed)),
       clock_(clock),
       may_open_(std::move(may_open)),

@@ -27,7 +27,7 @@ class JoiningGpus final : public Gpu {
   // before a GPU is opened; its error says why not yet. `told` is called on other threads when
   // there is something for look(), also after the end of this object. `clock` outlives it.
   JoiningGpus(std::shared_ptr<Gpu> listed, const Clock& clock,
-              std::function<Result<>(uint32_t gpu)> may_open, std::function<void()> told);
+              std::function<Result<>(uint32_t gpu)> may_open, const std::function<void()>& told);
 
   // Takes what has been answered, and begins what is due. Returns the GPUs that have been opened
   // since the last call, ascending: what is known of them is in gpus() from now on. As soon as one

@@ -92,6 +92,14 @@ class Starts : public ::testing::Test {
     rig_.machine.model.close_client(program.does->client);
     program.has_ended = true;
   }
+  // As a program does itself.
+  void choose_slice(sim::Program& program, Micros slice) {
+    constexpr uint32_t kSetTimeslice = 0xA06C0103;
+    program.set_slice(slice);
+    rig_.observer.add({rig_.machine.model.now(), program.process,
+                       ControlMade{program.client, program.context.group, kSetTimeslice, 0,
+                                   static_cast<uint64_t>(slice.count())}});
+  }
   double used_s(const std::string& tenant) {
     const auto& uses = rig_.scheduler->state().tenant_use;
     const auto use = uses.find(*rig_.tenants.find(tenant));
@@ -201,6 +209,137 @@ TEST_P(StartsBesideATurn, CostItLittle) {
 INSTANTIATE_TEST_SUITE_P(All, StartsBesideATurn, ::testing::Bool(), [](const auto& with_shim) {
   return with_shim.param ? "with_the_shim" : "without";
 });
+
+struct Crowd {
+  const char *name, *policy;
+  Nanos quiet, work, flees;
+  int lanes = 16;
+  bool is_in_step = false;  // all begin at the same instants
+  Micros slice{};           // of their own; 0: the driver's
+};
+class StartsInACrowd : public Starts, public ::testing::WithParamInterface<Crowd> {};
+
+// Of one user: each does a little after a while and ends, or flees, as it is frozen, and the next
+// one comes. Together they want the GPU more than twice.
+TEST_P(StartsInACrowd, PassNobody) {
+  const Crowd& crowd = GetParam();
+  start("[gpu.0]\npolicy = '" + std::string(crowd.policy) + "'\n", /*have_shim=*/false);
+  rig_.add_busy("busy", {{"length_us", "1000000"}});
+  rig_.run_for(1s);
+  sim::Model& model = rig_.machine.model;
+  std::function<void()> begin = [&] {
+    sim::Program& program = rig_.add("crowd", {});
+    if (crowd.slice > 0us) choose_slice(program, crowd.slice);
+    model.call_at(model.now() + crowd.quiet, [&] {
+      for (Nanos left = crowd.work; left > 0ns; left -= 1ms) (void)program.kernel(1ms);
+    });
+    model.call_at(model.now() + crowd.flees, [&] {
+      model.close_client(program.client);
+      begin();
+    });
+  };
+  for (int i = 0; i < crowd.lanes; ++i)
+    model.call_at(model.now() + (crowd.is_in_step ? 0ns : crowd.flees * i / crowd.lanes), begin);
+  rig_.run_for(8s);  // what was saved at first is used up
+  EXPECT_GT(rig_.measure(4s)[0], 1 - 2 * gpushare::Starts::kPart);
+}
+
+// Those that are late do nothing for longer than a start is watched, and then more than a start
+// may.
+INSTANTIATE_TEST_SUITE_P(
+    Orders, StartsInACrowd,
+    ::testing::Values(Crowd{"first_come", "fifo", 20ms, 8ms, 80ms},
+                      Crowd{"shortest", "srtf", 20ms, 8ms, 80ms},
+                      Crowd{"late", "fifo", 100ms, 40ms, 200ms},
+                      Crowd{"late_in_step", "fifo", 60ms, 40ms, 200ms, 4, true},
+                      Crowd{"with_a_long_slice", "fifo", 0ms, 400ms, 400ms, 1, true, 100ms}),
+    [](const auto& crowd) { return crowd.param.name; });
+
+// What it has in a long slice of its own is not taken for what one has that is alone.
+TEST_F(Starts, ALiarWithALongSliceIsHeldToo) {
+  start("[gpu.0]\npolicy = 'fifo'\n");
+  rig_.add_busy("first", {});
+  rig_.run_for(1s);
+  sim::Program& liar = rig_.add_busy("liar", {});
+  choose_slice(liar, 100ms);
+  Words::Program& said = words_.programs[liar.process];
+  said.does = &liar;
+  said.tenant = *rig_.tenants.find("liar");
+  said.is_liar = true;
+  EXPECT_GT(rig_.measure(2s)[0], 0.9);
+}
+
+// The log tells what they use of their server, so nothing says when their starts are over.
+TEST_F(Starts, ClientsOfTheirUsersOwnMpsHaveNone) {
+  start("[gpu.0]\npolicy = 'fifo'\n", /*have_shim=*/false);
+  rig_.add_busy("first", {});
+  rig_.run_for(1s);
+  std::vector<std::unique_ptr<sim::Program>> clients;
+  for (const pid_t pid : {900, 901}) {
+    clients.push_back(std::make_unique<sim::Program>(rig_.machine, pid, 0, /*mps_server=*/7));
+    (void)rig_.tenants.set("clients", {}, /*create=*/true).value();
+    (void)rig_.tenants.attach(clients.back()->process, "clients").value();
+    clients.back()->endless();
+  }
+  rig_.run_for(60ms);
+  for (const auto& client : clients)
+    EXPECT_FALSE(rig_.scheduler->turns().is_starting(client->process, 0));
+}
+
+// A night of tests with nobody else there takes nothing from those who start in the morning.
+TEST_F(Starts, BesideNobodyAreNotCounted) {
+  start("[gpu.0]\npolicy = 'turns'\n", /*have_shim=*/false);
+  sim::Model& model = rig_.machine.model;
+  const auto run_short = [&](Nanos work) {
+    sim::Program& program = rig_.add("short", {});
+    (void)program.kernel(work);
+    rig_.run_for(work + 11ms);
+    model.close_client(program.client);
+  };
+  for (int i = 0; i < 1000; ++i) run_short(9ms);
+  rig_.add_busy("busy", {});
+  rig_.run_for(1s);
+  Words::Program& starts = add_start("starts", 300ms);
+  rig_.run_for(300ms);
+  EXPECT_NE(rig_.record(*starts.does).state, ProcessState::kFrozenTurn);
+  EXPECT_EQ(rig_.tenant("starts").turns, 0U);
+}
+
+// As many as there are for a moment, each in its own slice: who has the turn only waits for them.
+TEST_F(Starts, DoNotMakeWhoHasTheTurnLookAsIfItRested) {
+  start("[gpu.0]\npolicy = 'fifo'\n", /*have_shim=*/false);
+  rig_.add_busy("first", {});
+  rig_.run_for(100ms);
+  rig_.add_busy("second", {});
+  rig_.run_for(1s);
+  for (int i = 0; i < 6; ++i) (void)rig_.add("starts", {}).kernel(9ms);
+  rig_.run_for(200ms);
+  EXPECT_EQ(rig_.tenant("second").turns, 0U);
+}
+
+// One that makes a context on each GPU is not stopped in the midst of it.
+TEST(StartsOnSeveralGpus, AreMeasuredOnEach) {
+  constexpr uint32_t kGpus = 4;
+  SchedulerRig rig(kGpus);
+  std::string config;
+  for (uint32_t gpu = 0; gpu < kGpus; ++gpu)
+    config += "[gpu." + std::to_string(gpu) + "]\npolicy = 'turns'\n";
+  rig.start(true, config);
+  for (uint32_t gpu = 0; gpu < kGpus; ++gpu) rig.add_busy("busy" + std::to_string(gpu), {}, gpu);
+  rig.run_for(1s);
+  sim::Model& model = rig.machine.model;
+  sim::Program& program = rig.add("starts", {});
+  for (uint32_t gpu = 0; gpu < kGpus; ++gpu) {
+    const uint32_t context = gpu == 0 ? program.context.context
+                                      : model.create_context(program.client, gpu).value().context;
+    model.submit(program.client, {rig.machine.next_sequence++, context, 0, sim::WorkKind::kKernel,
+                                  sim::Direction::kNone, static_cast<uint64_t>(Nanos(4ms).count()),
+                                  sim::kAllSms, 0, 0});
+    rig.run_for(20ms);
+    EXPECT_NE(rig.record(program).state, ProcessState::kFrozenTurn) << gpu;
+  }
+  EXPECT_EQ(rig.tenant("starts").turns, 0U);
+}
 
 // As one in a notebook, say, which has made its context and waits for hours.
 TEST_F(Starts, OneThatDoesNothingElseKeepsNobodyAwake) {
