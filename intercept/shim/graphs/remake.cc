@@ -2,9 +2,11 @@
 #include "intercept/shim/graphs/remake.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <span>
 
 #include "intercept/shim/driver/in_context.h"
 
@@ -16,8 +18,8 @@ template <class T>
 class Array {
  public:
   explicit Array(size_t count)
-      : begin_(static_cast<T*>(std::calloc(count + 1, sizeof(T)))), count_(count) {}
-  ~Array() { std::free(begin_); }
+      : begin_(static_cast<T*>(std::calloc(count + 1, sizeof *begin_))), count_(count) {}
+  ~Array() { std::free(static_cast<void*>(begin_)); }
   Array(const Array&) = delete;
   Array& operator=(const Array&) = delete;
 
@@ -105,7 +107,8 @@ class Attributes {
         continue;
       }
       if (driver_.cuGraphKernelNodeGetAttribute(to, kAttributes[i], &there) == CUDA_SUCCESS &&
-          std::memcmp(&wanted, &there, sizeof wanted) == 0)
+          std::ranges::equal(std::as_bytes(std::span(&wanted, 1)),
+                             std::as_bytes(std::span(&there, 1))))
         continue;
       if (driver_.cuGraphKernelNodeSetAttribute(to, kAttributes[i], &wanted) != CUDA_SUCCESS)
         return false;

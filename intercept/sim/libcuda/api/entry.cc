@@ -84,7 +84,7 @@ struct EntryPoint {
 // Finds the newest function of the name that is not newer than `version`, and whether any has it.
 std::pair<void*, bool> find_entry_point(std::string_view base, int version) {
 #define GS_CUDA_FUNCTION(base_name, symbol, since, parameters) \
-  EntryPoint{#base_name, since, reinterpret_cast<void*>(&symbol)},
+  EntryPoint{#base_name, since, reinterpret_cast<void*>(&(symbol))},
   static const EntryPoint kEntryPoints[] = {
 #include "intercept/cuda/cuda_functions.inc"
   };

@@ -11,6 +11,7 @@
 
 #include "intercept/sim/libcuda/api/api.h"
 #include "intercept/sim/libcuda/memory/ptx_entries.h"
+#include "intercept/sim/libcuda/runtime/captures.h"
 #include "intercept/sim/libcuda/runtime/operation.h"
 
 using namespace gpushare::standin;

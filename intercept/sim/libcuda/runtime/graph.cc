@@ -2,6 +2,7 @@
 #include "intercept/sim/libcuda/runtime/graph.h"
 
 #include <algorithm>
+#include <iterator>
 #include <ranges>
 #include <utility>
 
@@ -11,6 +12,13 @@ namespace {
 // Where a kernel runs; null for other operations.
 CUcontext context_of(const Operation& operation) {
   return operation.kernel() == nullptr ? nullptr : operation.kernel()->context;
+}
+
+std::vector<OperationPtr> operations_of(const auto& list, auto operation) {
+  std::vector<OperationPtr> all;
+  all.reserve(list.size());
+  std::ranges::transform(list, std::back_inserter(all), operation);
+  return all;
 }
 
 }  // namespace
@@ -48,9 +56,7 @@ std::shared_ptr<Graph> Graph::clone() const {
 }
 
 std::vector<OperationPtr> Graph::operations() const {
-  std::vector<OperationPtr> all;
-  for (const auto& node : nodes_) all.push_back(node->operation);
-  return all;
+  return operations_of(nodes_, &Node::operation);
 }
 
 void Graph::remove(const std::shared_ptr<Node>& node) {
@@ -96,9 +102,8 @@ Runtime::Submitted GraphExec::launch(Runtime& runtime, const std::shared_ptr<Con
     if (const auto waits = runtime.submit(*context, stream, wait); waits.first != CUDA_SUCCESS)
       return waits;
   }
-  std::vector<OperationPtr> all;
-  for (const Step& step : steps_) all.push_back(step.operation);
-  const auto submitted = make_child(std::move(all))->submit(runtime, context, stream);
+  const auto submitted =
+      make_child(operations_of(steps_, &Step::operation))->submit(runtime, context, stream);
   if (stream.green != nullptr) stream.last_for_context = before;
   if (submitted.first == CUDA_SUCCESS) last_ = submitted.second;
   return submitted;
@@ -132,9 +137,7 @@ CUresult GraphExec::set(CUgraphNode node, OperationPtr operation) {
 
 std::vector<OperationPtr> GraphExec::operations() {
   const std::lock_guard lock(mutex_);
-  std::vector<OperationPtr> all;
-  for (const Step& step : steps_) all.push_back(step.operation);
-  return all;
+  return operations_of(steps_, &Step::operation);
 }
 
 }  // namespace gpushare::standin
