@@ -28,6 +28,9 @@ in_idle_time=()
 chrt --idle 0 true 2>/dev/null && in_idle_time=(chrt --idle 0)
 # Before each test program.
 before_each=()
+# After so many seconds a test program is ended, because it hangs. In idle time, where test programs of
+# `check` and the fuzzers may run, one that does not hang may wait for hours while others work.
+most_seconds=1800 most_idle_seconds=$((3 * 3600))
 
 # Programs of tests that run at a time: `more` than there are processors, as many of them wait more
 # than they work. Beside the builder, as many as there are; `beside` is its process.
@@ -64,7 +67,7 @@ run_tests() {
         program=${BASH_REMATCH[1]}
         export GTEST_SHARD_INDEX=${BASH_REMATCH[2]} GTEST_TOTAL_SHARDS=${BASH_REMATCH[3]}
       fi
-      "${before_each[@]}" timeout 1800 "$program" --gtest_filter="$filter" >"$log.log" 2>&1
+      "${before_each[@]}" timeout "$most_seconds" "$program" --gtest_filter="$filter" >"$log.log" 2>&1
       echo $? >"$log.status"
     ) &
     pids[$!]=1
@@ -143,8 +146,8 @@ run_fuzzers() {
     while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
     (
       cd "$(mktemp -d)" || exit
-      "${in_idle_time[@]}" timeout $((fuzz_seconds + 600)) "$program" -max_total_time="$fuzz_seconds" -timeout=300 \
-        -rss_limit_mb=2048 -print_final_stats=1 >"$log.log" 2>&1
+      "${in_idle_time[@]}" timeout $((fuzz_seconds + most_idle_seconds)) "$program" -max_total_time="$fuzz_seconds" \
+        -timeout=300 -rss_limit_mb=2048 -print_final_stats=1 >"$log.log" 2>&1
       echo $? >"$log.status"
     ) &
   done
@@ -196,7 +199,7 @@ if [ "$mode" = check ]; then
   mapfile -t computing < <(list computing O="$build")
   # What only computes has the time that the others leave.
   (
-    before_each=("${in_idle_time[@]}") more=0
+    before_each=("${in_idle_time[@]}") most_seconds=$most_idle_seconds more=0
     [ "${#in_idle_time[@]}" = 0 ] || run_tests "$build" "$filter" "${computing[@]}"
   ) &
   run_quiet_tests "$build" "$filter" "${quiet[@]}"

@@ -103,7 +103,8 @@ class Stage {
   void wait_for_agent();
 
   const Settings settings_;
-  Wait undisturbed_;  // for what has to be done when a wait was interrupted
+  const Nanos limit_;  // until something that begins or ends by itself has done so
+  Wait undisturbed_;   // for what has to be done when a wait was interrupted
   Wait* wait_;
   const TempFolder folder_;
   std::string region_, socket_, simulation_;

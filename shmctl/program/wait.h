@@ -30,8 +30,10 @@ class Wait {
   bool is_interrupted_ = false;
 };
 
-// Returns whether the condition held before `limit` was over.
-bool eventually(const std::function<bool()>& is_so, Nanos limit = std::chrono::seconds(60));
+// Returns whether the condition held before `limit` was over. The default is for tests, of what
+// happens soon: so long that what has not happened by then does not happen, however slow and busy
+// the machine is.
+bool eventually(const std::function<bool()>& is_so, Nanos limit = std::chrono::minutes(5));
 
 timespec timespec_of(Nanos duration);
 

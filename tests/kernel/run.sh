@@ -72,8 +72,8 @@ shift
 tsc_khz=$("$build/bin/tests/tsc_khz") || exit
 
 run_suite() {
-  # Three times as long as a guest takes on a quiet machine, and more: what the limit ends is one that hangs.
-  local suite=$1 seconds=$(($2 * slow * 3)) file files=()
+  # Ten times as long as a guest takes on a quiet machine, and more: what the limit ends is one that hangs.
+  local suite=$1 seconds=$(($2 * slow * 10)) file files=()
   shift 2
   for file in "$@"; do
     case $file in

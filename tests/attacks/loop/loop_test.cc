@@ -29,7 +29,7 @@ class LoopAttackTest : public ::testing::Test {
     rig_.start_agent();
     program_ = rig_.start("spin", kSaturating);  // while there is work, the agent steps
     needed(program_->await(
-        "be on the GPU", [&] { return rig_.record(program_->pid()).pid != 0; }, 20s));
+        "be on the GPU", [&] { return rig_.record(program_->pid()).pid != 0; }, 5min));
     // As if root had opened the agent to everybody.
     EXPECT_EQ(::chmod(rig_.socket.c_str(), 0666), 0);
     EXPECT_EQ(::chmod(rig_.folder.c_str(), 0755), 0);

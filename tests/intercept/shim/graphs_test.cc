@@ -35,7 +35,7 @@ TEST_P(GraphsInPartitions, RunInTheFirstPartition) {
 TEST_P(GraphsInPartitions, FollowIntoEveryOther) {
   ShimRig rig(kShimPartitions, {{kPci, 0b1}});
   const auto program =
-      start({"sms", "--launches", "1500", "--units", "20", "--pause-us", "300", "--by", GetParam()},
+      start({"sms", "--launches", "6000", "--units", "20", "--pause-us", "300", "--by", GetParam()},
             &rig);
   // A copy is made at most so often that it takes 5 % of the time.
   const auto has_run_there = [&] {

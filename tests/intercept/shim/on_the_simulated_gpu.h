@@ -28,7 +28,7 @@ class OnTheSimulatedGpu : public testing::Test {
     words.insert(words.end(), options.begin(), options.end());
     server_ = started(std::move(words), {});
     needed(server_->await(
-        "listen", [&] { return std::filesystem::exists(socket()); }, std::chrono::seconds(20)));
+        "listen", [&] { return std::filesystem::exists(socket()); }, std::chrono::minutes(5)));
   }
 
   const std::string& folder() const { return folder_.path(); }

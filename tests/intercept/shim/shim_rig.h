@@ -60,7 +60,7 @@ class ShimRig {
   // Launches that were counted, by process, also of processes that have ended.
   std::map<ProcessId, uint64_t> launches();
   uint64_t launches_of_all();
-  // Waits, at most 20 s, until there are more than so many.
+  // Waits until there are more than so many, as long as eventually() does.
   bool launches_beyond(uint64_t count);
   // False: the process has no slot.
   bool with_slot(pid_t pid, const std::function<void(ShimSlot&)>& use);

@@ -79,7 +79,7 @@ TEST_P(Partitions, HoldEveryKindOfStream) {
 TEST_P(Partitions, MoveAtTheNextLaunch) {
   ShimRig rig(kShimPartitions, {{kPci, 0b1}});
   const auto program =
-      start({"sms", "--launches", "1000", "--units", "20", "--stream", GetParam()}, &rig);
+      start({"sms", "--launches", "10000", "--units", "20", "--stream", GetParam()}, &rig);
   const auto follows = [&](uint64_t groups) {
     want(rig, groups);
     return eventually([&] { return applied(rig, *program) == groups || program->has_ended(); });
@@ -158,7 +158,7 @@ INSTANTIATE_TEST_SUITE_P(All, CopyPartitions,
 TEST_F(OnTheSimulatedGpu, CopiesBetweenHostAndGpuMoveNothing) {
   ShimRig rig(kShimPartitions, {{kPci, 0b1}});
   const auto program = start(
-      {"within", "--bytes", "4096", "--rounds", "300", "--pause-us", "1000", "--host", "1"}, &rig);
+      {"within", "--bytes", "4096", "--rounds", "3000", "--pause-us", "1000", "--host", "1"}, &rig);
   ASSERT_TRUE(eventually([&] { return rig.launches_of_all() == 3; }));
   want(rig, 0b110);
   uint64_t last = 0;
@@ -245,7 +245,7 @@ INSTANTIATE_TEST_SUITE_P(
 // of it always runs.
 class Announced : public OnTheSimulatedGpu, public testing::WithParamInterface<const char*> {
  protected:
-  static constexpr uint64_t kRounds = 300;
+  static constexpr uint64_t kRounds = 3000;
 
   static ShimFollows follows(ShimRig& rig, const Child& program) {
     auto follows = ShimFollows::kUnknown;

@@ -21,7 +21,7 @@
 namespace gpushare::test {
 namespace {
 
-constexpr Nanos kToStart = std::chrono::seconds(20);
+constexpr Nanos kToStart = std::chrono::minutes(5), kToEnd = std::chrono::seconds(20);
 
 }  // namespace
 
@@ -63,7 +63,7 @@ void SystemRig::set_hang(uint32_t gpu, bool hangs) {
 }
 
 SystemRig::~SystemRig() {
-  if (gpushared) gpushared->stop(kToStart);  // SIGTERM lets the supervisor end its agent
+  if (gpushared) gpushared->stop(kToEnd);  // SIGTERM lets the supervisor end its agent
   simulation.reset();
   (void)ControlPlane::remove(region);
   ::shm_unlink((region + ".lock").c_str());
@@ -97,7 +97,7 @@ void SystemRig::start_again() {
           gpushared = started({.command = usual({}), .log = folder + "/agent.log"});
         return !ask(R"({"op":"hello"})").empty();
       },
-      3 * kToStart);
+      kToStart);
   if (!has_come) throw std::runtime_error("no agent answers");
 }
 

@@ -53,7 +53,7 @@ struct Exporter {
   explicit Exporter(const char* listen = "127.0.0.1:0")
       : child(start_tool("gpushare-exporter", {"--listen", listen}, {kVariable})) {
     EXPECT_TRUE(child.await(
-        "listen", [this] { return child.output().ends_with('\n'); }, std::chrono::seconds(20)));
+        "listen", [this] { return child.output().ends_with('\n'); }, std::chrono::minutes(5)));
     port = child.output().substr(child.output().rfind(' ') + 1);
     port.pop_back();
   }

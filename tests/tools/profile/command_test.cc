@@ -20,7 +20,7 @@ class ProfileCommand : public ::testing::Test {
  protected:
   ProfileCommand() {
     const auto listens =
-        simulation_.await("listen", [&] { return std::filesystem::exists(socket_); }, 20s);
+        simulation_.await("listen", [&] { return std::filesystem::exists(socket_); }, 5min);
     EXPECT_TRUE(listens) << listens.error().message();
   }
 

@@ -29,7 +29,7 @@ Child start_tool(const std::string& program, const std::vector<std::string>& arg
 }
 
 ToolResult result_of(Child& tool) {
-  const auto status = tool.finish(std::chrono::minutes(2));
+  const auto status = tool.finish(std::chrono::minutes(10));
   if (!status) ADD_FAILURE() << status.error().message();
   return {.exit_code = status && *status < 128 ? *status : -1,
           .out = tool.output(),

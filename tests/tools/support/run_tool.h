@@ -19,7 +19,7 @@ struct ToolResult {
 };
 
 // `program` is a name in the folder of the built programs, or in PATH. `environment` is added to a
-// small fixed one. The test fails if the program does not end within two minutes.
+// small fixed one. The test fails if the program does not end within ten minutes.
 ToolResult run_tool(const std::string& program, const std::vector<std::string>& arguments,
                     const std::vector<std::string>& environment = {});
 

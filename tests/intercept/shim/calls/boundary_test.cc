@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(All, Held, testing::Values("0", "1"), [](const auto& an
 
 TEST_F(Steps, AnAgentThatStopsInOrderLetsAllGo) {
   auto rig = std::make_unique<ShimRig>(kShimIterations);
-  const auto program = start({"steps", "--iterations", "400"}, rig.get());
+  const auto program = start({"steps", "--iterations", "4000"}, rig.get());
   ASSERT_TRUE(eventually([&] { return known(*rig, *program).begun > 5; }));
   set_run_until(*rig, *program, 1);
   ASSERT_TRUE(eventually([&] { return waiting(*rig, *program) == 1; }));

@@ -277,22 +277,24 @@ TEST_F(AgentDeath, FreesWhatWaitsOnTheGpuThoughNobodyIsLeftAndTheBeatIsNotOld) {
   EXPECT_EQ(status_of(*program), 0);
 }
 
-// Four have a queue, and the others launch one kernel after the other and rest in between.
+// Four have a queue, and the others launch one kernel after the other and rest in between. Each has
+// its slot and has launched before the next one starts: a program waits for its slot for a second
+// at most and is never held if it has none then, and a busy machine takes longer for forty at once.
 TEST_F(CreditGate, OfFortyHeldTenantsOnlyWhatIsInLineWaitsOnTheGpu) {
   constexpr uint32_t kTenants = 40, kQueueing = 4, kDepth = 32, kInFlight = 2;
   ShimRig rig(kCredit);
+  const std::vector<std::string> queues{"spin",          "--seconds", "600",
+                                        "--ns-per-unit", "129",       "--kernel-us",
+                                        "300",           "--depth",   std::to_string(kDepth)};
+  const std::vector<std::string> rests{"meet", "--launches", "1000000000", "--blocks",
+                                       "1",    "--pause-us", "3000"};
   std::vector<std::unique_ptr<Child>> all;
-  for (uint32_t i = 0; i < kQueueing; ++i)
-    all.push_back(start({"spin", "--seconds", "600", "--ns-per-unit", "129", "--kernel-us", "300",
-                         "--depth", std::to_string(kDepth)},
-                        &rig));
-  while (all.size() < kTenants)
-    all.push_back(
-        start({"meet", "--launches", "1000000000", "--blocks", "1", "--pause-us", "3000"}, &rig));
-  for (const auto& program : all)
+  while (all.size() < kTenants) {
+    const auto& program = all.emplace_back(start(all.size() < kQueueing ? queues : rests, &rig));
     ASSERT_TRUE(eventually([&] { return read(rig, *program, &ShimCredit::issued) > 2; }, 5min))
-        << read(rig, *program, &ShimCredit::issued)
+        << all.size() << ": " << read(rig, *program, &ShimCredit::issued)
         << (rig.with_slot(program->pid(), [](ShimSlot&) {}) ? "" : ", without a slot");
+  }
   rig.with_all_slots(ShimHost::close_gate);
   uint32_t at_gate = 0;
   for (uint32_t i = 0; i < kTenants; ++i) {

@@ -175,7 +175,7 @@ TEST(Gate, HoldsCopiesOnTheGpu) {
 
 TEST(Gate, DoesNotHoldCopiesBetweenHostAndGpu) {
   ShimRig rig(kShimFeatures);
-  const auto program = rig.start("shim_probe", {"slow-from-host", "200"});
+  const auto program = rig.start("shim_probe", {"slow-from-host", "2000"});
   ASSERT_TRUE(eventually([&] { return rig.with_slot(program->pid(), ShimHost::close_gate); }));
   EXPECT_TRUE(eventually([&] { return program->has_ended(); }));
   EXPECT_EQ(status_of(*program), 0);
@@ -263,7 +263,7 @@ TEST(Gate, SignalsDoNotKeepAProgramFromItsSlot) {
 
 TEST(Gate, AnAgentThatStopsInOrderOpensIt) {
   auto rig = std::make_unique<ShimRig>(kShimGate);
-  const auto program = start_launching(*rig, 50);
+  const auto program = start_launching(*rig, 2000);
   ASSERT_TRUE(is_held(*rig, *program));
   rig.reset();
   EXPECT_EQ(status_of(*program), 0);
