@@ -76,11 +76,13 @@ void Accounting::remove_former(pid_t pid, Time until) {
 }
 
 void Accounting::set_slice(pid_t pid, Nanos slice) {
-  if (Meter* meter = find(pid)) meter->slice = slice;
+  if (Meter* meter = find(pid)) meter->slice = std::clamp(slice, Nanos{}, kLongestSlice);
+  rest_after_.reset();
 }
 
 void Accounting::set_groups(pid_t pid, uint32_t groups) {
-  if (Meter* meter = find(pid)) meter->groups = std::max(groups, 1U);
+  if (Meter* meter = find(pid)) meter->groups = std::clamp(groups, 1U, kMostGroups);
+  rest_after_.reset();
 }
 
 Nanos Accounting::slice_of(const Meter& meter) {
@@ -131,7 +133,7 @@ void Accounting::consume(const SwitchBatch& batch) {
     apply(record);
   }
   advance(batch.complete_until);
-  round_ = round();
+  rest_after_.reset();
 }
 
 void Accounting::advance(Time to) {
@@ -235,6 +237,7 @@ void Accounting::close_slot() {
     std::move(meter.history.begin() + 1, meter.history.end(), meter.history.begin());
     meter.history.back() = meter.share < 0 ? 0xFFFF : permille(meter.share);
   }
+  round_ = round();
   if (at_ - resident_since_ > kLoneAfter) infer_resident();
 }
 
@@ -242,12 +245,26 @@ void Accounting::close_slot() {
 // some and use their slices.
 Nanos Accounting::round() const {
   Nanos round{};
-  for (const auto& [pid, meter] : meters_) {
-    const bool has_run = std::ranges::any_of(
-        meter.slots, [](const Slot& slot) { return slot.used > Nanos{} || slot.starts > 0; });
-    if (has_run && !meter.is_frozen) round += meter.groups * (slice_of(meter) + kSwitch);
-  }
+  for (const auto& [pid, meter] : meters_)
+    if (has_run(meter) && !meter.is_frozen) round += meter.slice + kSwitch;
   return round;
+}
+
+bool Accounting::has_run(const Meter& meter) {
+  return std::ranges::any_of(
+      meter.slots, [](const Slot& slot) { return slot.used > Nanos{} || slot.starts > 0; });
+}
+
+// After so long without the GPU one that may run has nothing to do: one and a half rounds, in which
+// all groups of the others, as far as they are there and not frozen, have had their slices.
+Nanos Accounting::rest_after() {
+  if (rest_after_) return *rest_after_;
+  Nanos round{};
+  for (const auto& [pid, meter] : meters_)
+    if (has_run(meter) && !meter.is_frozen && meter.ended > at_)
+      round += meter.groups * (slice_of(meter) + kSwitch);
+  rest_after_ = 3 * round / 2;
+  return *rest_after_;
 }
 
 // No record for long: where nobody is known to be resident, that must be one that was there before
@@ -400,14 +417,14 @@ Accounting::Signs Accounting::signs(pid_t pid) const {
   return meter == nullptr ? Signs{} : meter->signs;
 }
 
-Nanos Accounting::rest(pid_t pid) const {
+Nanos Accounting::rest(pid_t pid) {
   const Meter* const meter = find(pid);
   const bool is_told =
       has_log_ && is_resident_known_ && (resident_ != 0 || vacant_since_ != Time::min());
   if (!is_told || meter == nullptr || !meter->has_begun || meter->is_frozen || resident_ == pid)
     return {};
   const Nanos passed = at_ - meter->signs.shown;
-  return passed >= 3 * round_ / 2 ? passed : Nanos{};
+  return passed >= rest_after() ? passed : Nanos{};
 }
 
 std::vector<pid_t> Accounting::take_escaped() {

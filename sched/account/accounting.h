@@ -17,6 +17,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -49,6 +50,9 @@ class Accounting {
   static constexpr Nanos kThawIsLate = std::chrono::milliseconds(10);
   // The time slice of a program that nobody has given another one.
   static constexpr Nanos kDriversSlice = std::chrono::microseconds(2048);
+  // Of what programs say of themselves no more is believed.
+  static constexpr Nanos kLongestSlice = std::chrono::seconds(1);
+  static constexpr uint32_t kMostGroups = 8;
 
   struct Use {
     Nanos total{};      // since it was added
@@ -87,7 +91,7 @@ class Accounting {
   void remove_former(pid_t pid, Time until);
   // The time slice of its compute channel groups from now on. Unknown until then.
   void set_slice(pid_t pid, Nanos slice);
-  // How many it has: each comes in turn. One until then.
+  // How many it has: each comes in turn, up to kMostGroups. One until then.
   void set_groups(pid_t pid, uint32_t groups);
   // What a process with the shim says, as of `now`. It counts only while it is_young(), and only if
   // it is heard at every step until then, before consume().
@@ -129,7 +133,7 @@ class Accounting {
   // before, does not have it now, and would have had it again within one and a half rounds of all
   // time slices. Zero where that is not so, or not known: of one that is alone the log says
   // nothing.
-  Nanos rest(pid_t pid) const;
+  Nanos rest(pid_t pid);
   // What it used since the last call; zero for unknown pids.
   Charge take_charge(pid_t pid);
   Use use(pid_t pid, Time now) const;
@@ -201,6 +205,8 @@ class Accounting {
   void end_turn(Meter& meter, Nanos turn);
   void close_slot();
   static Nanos slice_of(const Meter& meter);
+  static bool has_run(const Meter& meter);
+  Nanos rest_after();
   Nanos round() const;
   void infer_resident();
   void apply(const SwitchRecord& record);
@@ -231,8 +237,9 @@ class Accounting {
   Slots all_{};  // used and starts of the whole GPU
   uint64_t records_ = 0, lost_ = 0;
   Nanos unattributed_{};
-  Nanos round_{};   // as of at_
-  Time sampled_{};  // the last time; zero: never
+  Nanos round_{};                    // as of the last slot
+  std::optional<Nanos> rest_after_;  // as of at_ and of the slices; none: to be computed
+  Time sampled_{};                   // the last time; zero: never
 };
 
 }  // namespace gpushare

@@ -4,6 +4,7 @@
 // sharing.h) work on the same objects, each on its own fields. Data, on the scheduler's thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -65,8 +66,8 @@ struct ControlledGroup {
 };
 
 struct Controlled {
-  std::vector<ControlledGroup> groups;
-  bool is_frozen = false;  // the last decision that could be carried out
+  std::vector<ControlledGroup> groups;  // ascending by client and group
+  bool is_frozen = false;               // the last decision that could be carried out
   bool has_unknown_class = false;
   bool shares_group = false;
   Time shared_last{};
@@ -83,11 +84,18 @@ struct Controlled {
 
   // At a time, or by a clock.
   bool can_control(const auto& now) const { return !has_unknown_class && freezing.may_try(now); }
+  // The first that does not come before this one.
+  auto place_of(const GroupRef& ref) {
+    return std::ranges::lower_bound(
+        groups, std::pair(ref.client, ref.group), {},
+        [](const ControlledGroup& group) { return std::pair(group.ref.client, group.ref.group); });
+  }
   // nullptr: it is not followed.
   ControlledGroup* find(const GroupRef& ref) {
-    for (ControlledGroup& group : groups)
-      if (group.ref.client == ref.client && group.ref.group == ref.group) return &group;
-    return nullptr;
+    const auto at = place_of(ref);
+    const bool is_there =
+        at != groups.end() && at->ref.client == ref.client && at->ref.group == ref.group;
+    return is_there ? &*at : nullptr;
   }
   const ControlledGroup* find(const GroupRef& ref) const {
     return const_cast<Controlled*>(this)->find(ref);

@@ -346,10 +346,8 @@ Enforcer::State Enforcer::brief(const Holder& holder, const Controlled* process)
     state.is_frozen = process->is_frozen;
     state.can_control = process->can_control(clock_);
     state.freezes = process->freezes;
-    state.shares_group = process->shares_group;
   }
-  for (const ComputeGroup& group : holder.groups)
-    state.slice = std::max(state.slice, slice_of(process, group));
+  if (!holder.groups.empty()) state.slice = slice_of(process, holder.groups.front());
   return state;
 }
 
@@ -362,6 +360,11 @@ Enforcer::State Enforcer::state(const Holder& holder) const {
     if (state.note.empty() && !backoff->may_try(clock_)) state.note = backoff->text(clock_.now());
   if (state.note.empty() || process->has_unknown_class) state.note = process->note;
   return state;
+}
+
+bool Enforcer::shares_group(const Holder& holder) const {
+  const Controlled* const process = find(holder);
+  return process != nullptr && process->shares_group;
 }
 
 std::optional<Micros> Enforcer::slice(const Holder& holder, const ComputeGroup& seen) const {

@@ -48,9 +48,8 @@ class Enforcer {
   struct State {
     bool is_frozen = false;
     bool can_control = true;
-    std::optional<Micros> slice;  // the longest, set by us or by the process; nullopt not known
+    std::optional<Micros> slice;  // as set by us, or chosen by the process; nullopt not known
     uint64_t freezes = 0;
-    bool shares_group = false;  // a client of MPS: it has its server's
     bool can_set_slice = true;  // false: weights do not hold for it at present
     std::string note;           // why one of the two is false, or that it is an MPS client
   };
@@ -110,6 +109,8 @@ class Enforcer {
   // The slice that this group of the process should have: ours, else what the process chose;
   // nullopt: not known.
   std::optional<Micros> slice(const Holder& holder, const ComputeGroup& seen) const;
+  // Whether it is known to be one of several clients of an MPS server, whose group they have.
+  bool shares_group(const Holder& holder) const;
 
  private:
   const Controlled* find(const Holder& holder) const;  // nullptr: it is not followed

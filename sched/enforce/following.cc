@@ -96,9 +96,9 @@ void Enforcer::meet_what_is_new(const Holder& holder, Controlled& process) {
   const ControlKey key{holder.process, holder.gpu};
   for (const ComputeGroup& seen : holder.groups) {
     if (process.find(seen.ref) != nullptr) continue;
-    process.groups.push_back({});
-    process.groups.back().ref = seen.ref;
-    process.groups.back().serial = seen.serial;
+    const auto group = process.groups.emplace(process.place_of(seen.ref));
+    group->ref = seen.ref;
+    group->serial = seen.serial;
   }
   for (ControlledGroup& group : process.groups) sharing_.ask(group, key, *lines_[key.second]);
   if (sharing_.is_over(key, process)) {

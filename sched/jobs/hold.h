@@ -28,6 +28,7 @@ struct ProcessLook {
   bool can_freeze = true;     // false: a client of MPS, or the driver refuses
   bool is_frozen = false;     // on every GPU
   bool is_out = false;        // it cannot run for another reason: its cap, or the user's word
+  bool only_starts = false;   // what it does is done beside whoever has the turn (Starts)
   bool wants_gpu = false;     // by the switch log; while frozen: as it was before
   bool was_at_work = false;  // by the log, on any GPU: it had it for kLeastWork since the last look
   // Of a process with the shim.

@@ -92,7 +92,7 @@ bool JobTurn::wants(const Held& held, Time now) {
   const ProcessLook& look = held.look;
   if (look.is_out) return false;
   // What stands frozen was at work, and can show nothing of what it wants now.
-  if (look.is_frozen && held.rung == Rung::kFreeze) return true;
+  if (look.is_frozen && held.rung == Rung::kFreeze) return !look.only_starts;
   if (look.is_frozen || !look.has_shim) return look.wants_gpu;
   return look.at_boundary || look.is_at_gate || held.was_seen_at_work || !is_quiet(held, now);
 }
@@ -169,7 +169,8 @@ void JobTurn::advance(Held& held, Time now, Nanos grace) {
     case Rung::kGate:
       if (works_on || (!held.stands && is_over)) climb(held, Rung::kFreeze, now);
       break;
-    case Rung::kFreeze:
+    case Rung::kFreeze:  // it was frozen when no start could pass
+      if (look.only_starts) climb(held, look.has_shim ? Rung::kGate : Rung::kNone, now);
       break;
   }
   held.stands = stands(held, now);

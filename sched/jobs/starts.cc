@@ -25,6 +25,7 @@ bool Starts::see(const Seen& seen, Time now) {
   if (seen.passes) charge(seen.gpu, seen.used, now);
   if (one.is_over) return false;
   const bool may_pass = left(seen.gpu, now) > Nanos{};
+  if (seen.is_frozen) return may_pass;
   is_any_ = true;
   is_any_watched_ |= !may_pass || now - one.used_last < kWatch;
   return may_pass;

@@ -45,6 +45,7 @@ class Starts {
     Nanos used{};           // since the last step
     bool can_start = true;  // false: it has begun to work, or nothing tells what it uses
     bool passes = false;    // it has no turn, and another job wants this GPU
+    bool is_frozen = false;
   };
 
   // A step begins; who is not seen in it is forgotten.

@@ -290,6 +290,16 @@ void Scheduler::plan(uint32_t gpu, Time now) {
   if (decider.takes_turns) turns_.set_order(gpu, std::move(decider.plan.jobs));
 }
 
+// Where slices are set the enforcer says so. Where jobs take turns programs may have their own.
+void Scheduler::note_slices(const Holder& holder) {
+  std::optional<Micros> longest;
+  for (const ComputeGroup& group : holder.groups)
+    longest = std::max(longest, state_.enforcer.slice(holder, group));
+  Accounting& accounting = state_.accounting[holder.gpu];
+  if (longest) accounting.set_slice(holder.process.pid, *longest);
+  accounting.set_groups(holder.process.pid, static_cast<uint32_t>(holder.groups.size()));
+}
+
 void Scheduler::look_at_account(const MemberKey& key, Member& member, Time now) {
   const auto& [process, gpu] = key;
   member.wants_gpu = state_.accounting[gpu].wants_gpu(process.pid, now);
@@ -310,10 +320,7 @@ void Scheduler::view(uint32_t gpu, Time now) {
     auto& [key, member] = *entry;
     const Holder& holder = *member.holder;
     const Enforcer::State enforced = state_.enforcer.brief(holder);
-    // Of those that are set the enforcer says it. Where jobs take turns programs have their own.
-    if (enforced.slice && deciders_[gpu].takes_turns)
-      state_.accounting[gpu].set_slice(key.first.pid, *enforced.slice);
-    state_.accounting[gpu].set_groups(key.first.pid, static_cast<uint32_t>(holder.groups.size()));
+    if (deciders_[gpu].takes_turns) note_slices(holder);
     look_at_account(key, member, now);
     const Accounting::Charge charge = state_.accounting[gpu].take_charge(key.first.pid);
     charging_.charge(key.first, member.tenant, gpu, charge, now);

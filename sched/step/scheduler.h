@@ -77,6 +77,7 @@ class Scheduler {
   bool observe(Time now);
   bool is_met(const ProcessId& process) const;
   Time decide(Time now);
+  void note_slices(const Holder& holder);
   void look_at_account(const MemberKey& key, Member& member, Time now);
   uint32_t tenant_in_view(uint32_t tenant, uint32_t gpu) const;
   void view(uint32_t gpu, Time now);

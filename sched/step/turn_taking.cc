@@ -49,7 +49,7 @@ void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView
       const auto before = before_.find(process.process);
       if (before != before_.end()) look = before->second.look;
       look.process = process.process;
-      look.is_frozen = look.can_freeze = true;
+      look.is_frozen = look.can_freeze = look.only_starts = true;
       look.is_out = look.wants_gpu = look.was_at_work = false;
     }
     look.has_shim = process.has_shim;
@@ -64,6 +64,7 @@ void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView
                   (is_member && is_capped(member->second, process.is_frozen));
     // What the accounting says of it. While it starts, that is no work.
     if (starts(process, gpu, look, was_there)) continue;
+    look.only_starts = false;
     const bool rests = state_.accounting[gpu].rest(process.process.pid) >= ProcessLook::kRest;
     look.wants_gpu = look.wants_gpu || (process.wants_gpu && !rests);
     look.was_at_work =
@@ -77,14 +78,15 @@ bool TurnTaking::starts(const ProcessView& process, uint32_t gpu, const ProcessL
                         bool was_there) {
   const Accounting& accounting = state_.accounting[gpu];
   const Holder* const holder = state_.registry.holder(process.process, gpu);
-  const bool shares_group = holder != nullptr && state_.enforcer.brief(*holder).shares_group;
+  const bool shares_group = holder != nullptr && state_.enforcer.shares_group(*holder);
   const bool has_launched = process.has_shim && look.launches > 0;
   return starts_.see(
       {.process = process.process,
        .gpu = gpu,
        .used = process.used,
        .can_start = !was_there && !has_launched && accounting.has_log() && !shares_group,
-       .passes = process.used > Nanos{} && is_wanted_by_others(gpu, jobs_.job_of(process.process))},
+       .passes = process.used > Nanos{} && is_wanted_by_others(gpu, jobs_.job_of(process.process)),
+       .is_frozen = process.is_frozen},
       accounting.known_until());
 }
 

@@ -62,6 +62,8 @@ TEST_F(StartsTest, WhatIsUsedUpIsPaidBackAndNoMoreThanWasSaved) {
   EXPECT_NEAR(beside, 1000 / 9, 3) << "one second at once";
   EXPECT_EQ(starts_.next_step(now_), now_ + Starts::kStep);
   EXPECT_FALSE(see(19s, {.process = kProgram})) << "a second is paid back in twenty";
+  EXPECT_FALSE(see(1ms, {.process = kProgram, .is_frozen = true}));
+  EXPECT_EQ(starts_.next_step(now_), Time::max()) << "it does nothing";
   EXPECT_TRUE(see(2s, {.process = kProgram}));
   EXPECT_TRUE(see(0s, {.process = kSecondProgram, .gpu = 1})) << "each GPU has its own";
 }

@@ -255,6 +255,26 @@ INSTANTIATE_TEST_SUITE_P(
                       Crowd{"with_a_long_slice", "fifo", 0ms, 400ms, 400ms, 1, true, 100ms}),
     [](const auto& crowd) { return crowd.param.name; });
 
+// Who was frozen when no start could pass any more goes on when they can again.
+TEST_F(Starts, AreLetGoWhenTheyMayPassAgain) {
+  start("[gpu.0]\npolicy = 'fifo'\n", /*have_shim=*/false);
+  rig_.add_busy("first", {});
+  rig_.run_for(1s);
+  std::vector<sim::Program*> crowd;
+  for (int i = 0; i < 250; ++i) {
+    crowd.push_back(&rig_.add("crowd", {}));
+    (void)crowd.back()->kernel(9ms);
+    rig_.run_for(20ms);
+    rig_.machine.model.close_client(crowd.back()->client);
+  }
+  Words::Program& late = add_start("late", 300ms);
+  rig_.run_for(100ms);
+  EXPECT_EQ(rig_.record(*late.does).state, ProcessState::kFrozenTurn);
+  rig_.run_for(5s);
+  EXPECT_NE(rig_.record(*late.does).state, ProcessState::kFrozenTurn);
+  EXPECT_EQ(rig_.record(*late.does).turn, TurnState::kHeld);
+}
+
 // What it has in a long slice of its own is not taken for what one has that is alone.
 TEST_F(Starts, ALiarWithALongSliceIsHeldToo) {
   start("[gpu.0]\npolicy = 'fifo'\n");
