@@ -69,17 +69,25 @@ std::map<uint32_t, double> GangTurns::read_logs(Time now, std::span<const Seen> 
 }
 
 // What was due in the time that the logs have told of since the last look, and what was had, by
-// those that were there then: of what all together have used. What a change of turns costs is
-// nobody's; but a cap is a part of all time. Each GPU counts by its own log, of which one may be
-// later than another.
+// those that were there then: of what all together have used, but for those of a higher class, who
+// take it from all alike. What a change of turns costs is nobody's; but a cap is a part of all
+// time. Each GPU counts by its own log, of which one may be later than another.
 void GangTurns::settle(Time now, std::span<const Seen> all, const Uses& gone) {
   struct Use {
     double all = 0, rest = 0, due_to_gangs = 0, longest_ns = 0;
   };
   const std::map<uint32_t, double> told_ns = read_logs(now, all);
+  std::map<uint32_t, Priority> highest;  // of the gangs on each GPU
+  for (const auto& [key, gang] : gangs_)
+    for (const auto& [gpu, told] : told_ns)
+      if ((gang.gpus & bit(gpu)) != 0)
+        highest[gpu] =
+            std::max(highest.try_emplace(gpu, gang.priority).first->second, gang.priority);
   std::map<uint32_t, Use> uses;
   std::map<std::pair<Key, uint32_t>, double> of_gangs;
   for (const Seen& seen : all) {
+    const auto class_of_gangs = highest.find(seen.gpu);
+    if (class_of_gangs != highest.end() && seen.priority > class_of_gangs->second) continue;
     const auto used = static_cast<double>(seen.used.count());
     uses[seen.gpu].all += used;
     const auto gang = gangs_.find(seen.job);
@@ -114,6 +122,25 @@ void GangTurns::settle(Time now, std::span<const Seen> all, const Uses& gone) {
   }
 }
 
+// What those that make little use of their shares leave of them is the others', each in proportion
+// to its own: by how much these are larger then, on each GPU.
+std::map<uint32_t, double> GangTurns::lent_by_light(std::span<const Seen> all) const {
+  struct Light {
+    double target = 0, used = 0;
+  };
+  std::map<uint32_t, Light> light;
+  for (const Seen& seen : all) {
+    Light& on = light[seen.gpu];
+    if (!seen.wants_gpu || seen.target <= 0 || seen.share < 0 || !is_light(seen)) continue;
+    on.target += seen.target;
+    on.used += std::min(seen.share, seen.target);
+  }
+  std::map<uint32_t, double> lent;
+  for (const auto& [gpu, on] : light)
+    lent[gpu] = (1 - on.used) / std::max(1 - on.target, kLeastShare);
+  return lent;
+}
+
 // One of which a process cannot be held, or on a GPU that has not been planned for, is none.
 void GangTurns::find_gangs(Time now, std::span<const Seen> all) {
   struct Found {
@@ -125,6 +152,7 @@ void GangTurns::find_gangs(Time now, std::span<const Seen> all) {
     std::string_view tenant;
   };
   std::map<Key, Found> found;
+  const std::map<uint32_t, double> lent = lent_by_light(all);
   wanted_ = 0;
   candidates_.clear();
   for (const Seen& seen : all) {
@@ -141,7 +169,7 @@ void GangTurns::find_gangs(Time now, std::span<const Seen> all) {
     job.busy |= bit(seen.gpu);
     job.is_capped = job.is_capped || seen.is_capped;
     job.cap = std::min(job.cap, seen.cap);
-    if (seen.target >= 0) job.shares[seen.gpu] += seen.target;
+    if (seen.target >= 0) job.shares[seen.gpu] += seen.target * lent.at(seen.gpu);
   }
   for (auto& [key, gang] : gangs_) gang.is_seen = false;
   for (const auto& [key, job] : found) {
@@ -159,6 +187,7 @@ void GangTurns::find_gangs(Time now, std::span<const Seen> all) {
     gang.gpus = job.busy;
     gang.share = 1;
     for (const auto& [gpu, share] : job.shares) gang.share = std::min(gang.share, share);
+    gang.share = std::min(gang.share, job.cap);
     gang.is_at_cap = gang.share >= kNearCap * job.cap;
     gang.share = std::clamp(gang.share, kLeastShare, kMostShare);
     // What its bucket was charged may be more than what it is known to have used. So its turn ends
@@ -332,11 +361,12 @@ void GangTurns::change(Gang& gang, Time now, bool runs) const {
   if (told - gang.changes.begin() > 1) gang.changes.erase(gang.changes.begin(), told - 1);
 }
 
-// Whether one that has the turn shares a GPU with it.
+// Whether one that has the turn shares a GPU with it and is not of a lower class, which gives way.
 bool GangTurns::meets_running(const Gang& gang) const {
   return std::ranges::any_of(gangs_, [&](const auto& other) {
     return &other.second != &gang && other.second.has_rivals && other.second.runs &&
-           !other.second.is_capped && (other.second.gpus & gang.gpus) != 0;
+           !other.second.is_capped && other.second.priority >= gang.priority &&
+           (other.second.gpus & gang.gpus) != 0;
   });
 }
 
@@ -370,17 +400,21 @@ void GangTurns::choose(Time now) {
     if (gang.is_capped || has_had_enough || is_long || gang.since == Time{})
       change(gang, now, false);
   }
-  // Those to which most is owed first.
+  // Those of the highest class, and in it those to which most is owed, first.
   std::vector<Gang*> waiting;
   for (auto& [key, gang] : gangs_)
     if (gang.has_rivals && !gang.runs && !gang.is_capped) waiting.push_back(&gang);
   std::ranges::sort(waiting, {}, [&](const Gang* gang) {
-    return std::tuple(-owed_ns(*gang, now), gang->since, std::string_view(gang->name));
+    return std::tuple(-static_cast<int>(gang->priority), -owed_ns(*gang, now), gang->since,
+                      std::string_view(gang->name));
   });
   for (Gang* gang : waiting) {
     if (!may_begin(*gang, now)) continue;
     change(*gang, now, true);
     gang->since = now;
+    for (auto& [key, other] : gangs_)
+      if (other.priority < gang->priority && other.has_rivals && (other.gpus & gang->gpus) != 0)
+        change(other, now, false);
   }
   for (auto& [key, gang] : gangs_) {
     if (gang.since == Time{}) gang.since = now;

@@ -10,13 +10,14 @@
 // so (`gang = true`), while it has work on two GPUs or more, and makes use of its share there.
 // While others of its class have work on any of them it takes turns with these: in its turn they
 // are held there, and otherwise it is held everywhere. Its share is the least of what the plans
-// give it on its GPUs. It is owed that part of what all
-// have used, by the switch log; a turn begins when enough is owed, and ends when it has had as much
-// more than was due (period_of). What the log does not tell yet is taken to go on as it was.
+// give it on its GPUs, with its part of what those leave there that make little use of theirs. It
+// is owed that part of what all have used, but for those of a higher class, by the switch log; a
+// turn begins when enough is owed, and ends when it has had as much more than was due (period_of).
+// What the log does not tell yet is taken to go on as it was.
 //   share 0.4 of both GPUs -> 60 ms for the gang, 90 ms for the others, on both GPUs
 // Nobody of a higher class is ever held. Who makes little use of its share is left alone: it is not
 // held, and has no turns. Who is out of tokens leaves its GPU to the gang until it has some again.
-// Gangs that share no GPU have their turns at the same time.
+// Gangs that share no GPU have their turns at the same time. One of a lower class gives way.
 #pragma once
 
 #include <cstdint>
@@ -146,6 +147,7 @@ class GangTurns {
     Time since{};
   };
 
+  std::map<uint32_t, double> lent_by_light(std::span<const Seen> all) const;
   void find_gangs(Time now, std::span<const Seen> all);
   void find_rest(Time now, Nanos passed, std::span<const Seen> all);
   std::map<uint32_t, double> read_logs(Time now, std::span<const Seen> all);

@@ -24,7 +24,8 @@ void GangFreezes::see(const OnGpu& on, bool is_auto, Time now) {
          .slot = process.tenant,
          .job = job,
          .priority = tenant == nullptr ? Priority::kNormal : tenant->priority,
-         .wants_gpu = process.wants_gpu,
+         // While it is frozen it looks as it did before.
+         .wants_gpu = process.wants_gpu && !process.is_frozen_by_user,
          .may_be_gang = gang == TenantGang::kTrue || (gang == TenantGang::kAuto && is_auto),
          .is_told = gang == TenantGang::kTrue,
          .is_sampled = state_.accounting[on.gpu].is_sampled(now),
