@@ -80,9 +80,7 @@ void GangTurns::settle(Time now, std::span<const Seen> all, const Uses& gone) {
   std::map<uint32_t, Priority> highest;  // of the gangs on each GPU
   for (const auto& [key, gang] : gangs_)
     for (const auto& [gpu, told] : told_ns)
-      if ((gang.gpus & bit(gpu)) != 0)
-        highest[gpu] =
-            std::max(highest.try_emplace(gpu, gang.priority).first->second, gang.priority);
+      if ((gang.gpus & bit(gpu)) != 0) highest[gpu] = std::max(highest[gpu], gang.priority);
   std::map<uint32_t, Use> uses;
   std::map<std::pair<Key, uint32_t>, double> of_gangs;
   for (const Seen& seen : all) {
@@ -152,7 +150,7 @@ void GangTurns::find_gangs(Time now, std::span<const Seen> all) {
     std::string_view tenant;
   };
   std::map<Key, Found> found;
-  const std::map<uint32_t, double> lent = lent_by_light(all);
+  std::map<uint32_t, double> lent;  // empty: not asked for yet
   wanted_ = 0;
   candidates_.clear();
   for (const Seen& seen : all) {
@@ -169,7 +167,7 @@ void GangTurns::find_gangs(Time now, std::span<const Seen> all) {
     job.busy |= bit(seen.gpu);
     job.is_capped = job.is_capped || seen.is_capped;
     job.cap = std::min(job.cap, seen.cap);
-    if (seen.target >= 0) job.shares[seen.gpu] += seen.target * lent.at(seen.gpu);
+    if (seen.target >= 0) job.shares[seen.gpu] += seen.target;
   }
   for (auto& [key, gang] : gangs_) gang.is_seen = false;
   for (const auto& [key, job] : found) {
@@ -185,9 +183,10 @@ void GangTurns::find_gangs(Time now, std::span<const Seen> all) {
                                 : "pid-" + std::to_string(key.process.pid);
     gang.priority = job.priority;
     gang.gpus = job.busy;
-    gang.share = 1;
-    for (const auto& [gpu, share] : job.shares) gang.share = std::min(gang.share, share);
-    gang.share = std::min(gang.share, job.cap);
+    if (lent.empty()) lent = lent_by_light(all);
+    gang.share = job.cap;
+    for (const auto& [gpu, share] : job.shares)
+      gang.share = std::min(gang.share, share * lent.at(gpu));
     gang.is_at_cap = gang.share >= kNearCap * job.cap;
     gang.share = std::clamp(gang.share, kLeastShare, kMostShare);
     // What its bucket was charged may be more than what it is known to have used. So its turn ends
@@ -289,7 +288,6 @@ void GangTurns::find_rest(Time now, Nanos passed, std::span<const Seen> all) {
     Rest& rest = rest_[seen.gpu];
     rest.wants = true;
     rest.wanted = now;
-    rest.highest = std::max(rest.highest, seen.priority);
   }
   for (const auto& [gpu, rest] : before) {
     const auto at = rest_.find(gpu);

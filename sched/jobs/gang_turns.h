@@ -126,7 +126,6 @@ class GangTurns {
     bool wants = false;
     Time wanted{};  // the last time
     double owed_ns = 0;
-    Priority highest = Priority::kIdle;
   };
   // Those that have their turns together on one GPU: of a job on several, or of none of these.
   struct Company {

@@ -11,6 +11,11 @@ void Starts::begin() {
   is_any_ = is_any_watched_ = false;
 }
 
+bool Starts::was_over(const ProcessId& process, uint32_t gpu) const {
+  const auto one = before_.find({process, gpu});
+  return one != before_.end() && one->second.is_over;
+}
+
 bool Starts::see(const Seen& seen, Time now) {
   const Key key{seen.process, seen.gpu};
   const auto before = before_.find(key);

@@ -42,14 +42,17 @@ class Starts {
   struct Seen {
     ProcessId process{};
     uint32_t gpu = 0;
-    Nanos used{};           // since the last step
-    bool can_start = true;  // false: it has begun to work, or nothing tells what it uses
-    bool passes = false;    // it has no turn, and another job wants this GPU
-    bool is_frozen = false;
+    Nanos used{};            // since the last step
+    bool can_start = true;   // false: it has begun to work, or nothing tells what it uses
+    bool passes = false;     // it has no turn, and another job wants this GPU
+    bool is_frozen = false;  // it can do nothing that would have to be seen soon
   };
 
   // A step begins; who is not seen in it is forgotten.
   void begin();
+  // In a step: whether its start was over in the last one. What else is to be said of it than what
+  // it has used makes no difference then.
+  bool was_over(const ProcessId& process, uint32_t gpu) const;
   // Returns whether it starts, beside whoever has the turn. `now`: until when its use is known.
   bool see(const Seen& seen, Time now);
   // Takes what one had that passed others and has left the GPU since: what is known of it late.

@@ -53,8 +53,8 @@ void JobCaps::decide(const Snapshot& snapshot, Plan& plan) {
     const bool is_stopped = is_shut || is_tenant_shut || is_frozen_by_user;
     if (process.job != 0) (is_stopped ? stopped_ : able_).push_back(process.job);
     if (!process.can_plan()) continue;
-    Decision& decision = plan.decisions.emplace_back(Decision{.process = process.id});
-    decision.slice = kUsualSlice;
+    Decision& decision =
+        plan.decisions.emplace_back(Decision{.process = process.id, .slice = kUsualSlice});
     if (is_frozen_by_user) decision.freeze = FreezeReason::kUser;
     if (!process.wants_gpu && !process.is_frozen) continue;
     if (decision.freeze == FreezeReason::kNone && is_stopped) decision.freeze = FreezeReason::kCap;

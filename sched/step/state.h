@@ -52,7 +52,7 @@ struct Departed {
   uint32_t gpu = 0;
   std::string tenant;               // by name: its slot may be another's by now
   uint64_t job = 0;                 // that it was in; 0: none
-  bool was_starting = false;        // for turns
+  bool was_starting = false;        // what it had may have passed others' turns (Starts)
   Accounting::Charge owed{};        // taken from its account, and not charged yet
   Time until{};                     // what the log says later is nobody's
   std::optional<Time> succeeded{};  // from then on its pid has another bearer

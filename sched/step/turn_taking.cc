@@ -63,7 +63,9 @@ void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView
     look.is_out = look.is_out || known.is_frozen_by_user ||
                   (is_member && is_capped(member->second, process.is_frozen));
     // What the accounting says of it. While it starts, that is no work.
-    if (starts(process, gpu, look, was_there)) continue;
+    const Holder* const holder = is_member ? member->second.holder : nullptr;
+    const bool is_past_start = was_there || (process.has_shim && look.launches > 0);
+    if (starts(process, gpu, is_past_start, holder)) continue;
     look.only_starts = false;
     const bool rests = state_.accounting[gpu].rest(process.process.pid) >= ProcessLook::kRest;
     look.wants_gpu = look.wants_gpu || (process.wants_gpu && !rests);
@@ -73,21 +75,18 @@ void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView
 }
 
 // Without a log nothing tells how much of the GPU it has, and what a client of MPS has is told of
-// its server.
-bool TurnTaking::starts(const ProcessView& process, uint32_t gpu, const ProcessLook& look,
-                        bool was_there) {
+// its server. All that is asked for those alone that started yet in the last step.
+bool TurnTaking::starts(const ProcessView& process, uint32_t gpu, bool is_past_start,
+                        const Holder* holder) {
   const Accounting& accounting = state_.accounting[gpu];
-  const Holder* const holder = state_.registry.holder(process.process, gpu);
-  const bool shares_group = holder != nullptr && state_.enforcer.shares_group(*holder);
-  const bool has_launched = process.has_shim && look.launches > 0;
-  return starts_.see(
-      {.process = process.process,
-       .gpu = gpu,
-       .used = process.used,
-       .can_start = !was_there && !has_launched && accounting.has_log() && !shares_group,
-       .passes = process.used > Nanos{} && is_wanted_by_others(gpu, jobs_.job_of(process.process)),
-       .is_frozen = process.is_frozen},
-      accounting.known_until());
+  Starts::Seen seen{.process = process.process, .gpu = gpu, .used = process.used};
+  if (!starts_.was_over(process.process, gpu)) {
+    const bool shares_group = holder != nullptr && state_.enforcer.shares_group(*holder);
+    seen.can_start = !is_past_start && accounting.has_log() && !shares_group;
+    seen.passes = process.used > Nanos{} && is_wanted_by_others(gpu, jobs_.job_of(process.process));
+    seen.is_frozen = process.is_frozen;
+  }
+  return starts_.see(seen, accounting.known_until());
 }
 
 // As of the last step: whether this job has no turn, and another one wants the GPU.

@@ -95,7 +95,7 @@ class TurnTaking {
 
   void learn(Time now);
   void estimate();
-  bool starts(const ProcessView& process, uint32_t gpu, const ProcessLook& look, bool was_there);
+  bool starts(const ProcessView& process, uint32_t gpu, bool is_past_start, const Holder* holder);
   bool is_wanted_by_others(uint32_t gpu, uint64_t job) const;
   void refresh(Known& known, Time now);
   void look_at_all(Time now);
