@@ -60,7 +60,7 @@ class SlowGpu final : public Gpu {
   Result<> stop(const ProcessId&) override { return {}; }
   Result<> resume(const ProcessId&) override { return {}; }
   Result<SwitchBatch> read_switches(uint32_t gpu) override;
-  std::optional<std::vector<Utilisation>> utilisation(uint32_t) override { return std::nullopt; }
+  std::optional<UtilisationSample> utilisation(uint32_t) override { return std::nullopt; }
   std::unique_ptr<ObjectSearch> attach(pid_t pid, std::span<const ObjectRef> known) override;
   Result<std::vector<pid_t>> users() const override;
 

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <chrono>
 
 namespace gpushare::nvrm {
@@ -19,7 +20,13 @@ struct Sample {
   unsigned sm = 0, memory = 0, encoder = 0, decoder = 0;  // percent
 };
 
-constexpr unsigned long long kOldestUs = 2'000'000;
+constexpr unsigned kSpareRows = 16;  // for processes that come meanwhile
+// No sample tells of more time than that.
+constexpr unsigned long long kLongestUs = 1'000'000;
+// The driver samples so often, and is late by some 10 ms (bench/results/samples.jsonl, H200).
+constexpr Nanos kTick = std::chrono::milliseconds(200);
+// If it has nothing for so long, nobody was there.
+constexpr unsigned long long kSilenceUs = 600'000, kLatestUs = 300'000;
 
 }  // namespace
 
@@ -57,43 +64,64 @@ std::unique_ptr<Nvml> Nvml::load() {
 }
 
 // Nothing waits for a GPU that does not answer but what asks for that one.
-void* Nvml::device_of(const std::string& uuid) {
+Nvml::Device Nvml::device_of(const std::string& uuid) {
   {
     const std::lock_guard lock(mutex_);
     if (const auto known = devices_.find(uuid); known != devices_.end()) return known->second;
   }
-  void* device = nullptr;
-  if (api_->by_uuid(uuid.c_str(), &device) != kSuccess) device = nullptr;
-  const std::lock_guard lock(mutex_);
-  return devices_[uuid] = device;
+  Device device;
+  if (api_->by_uuid(uuid.c_str(), &device.handle) != kSuccess) device.handle = nullptr;
+  note(uuid, device);
+  return device;
 }
 
-std::optional<std::vector<Utilisation>> Nvml::utilisation(const std::string& uuid, uint32_t gpu) {
-  void* const device = device_of(uuid);
-  if (device == nullptr) return std::nullopt;
+void Nvml::note(const std::string& uuid, const Device& device) {
+  const std::lock_guard lock(mutex_);
+  devices_[uuid] = device;
+}
+
+// NVML gives one row for each process: the mean of what it sampled since the instant that it is
+// asked for.
+std::optional<UtilisationSample> Nvml::utilisation(const std::string& uuid) {
+  Device device = device_of(uuid);
+  if (device.handle == nullptr) return std::nullopt;
 
   using std::chrono::system_clock;
   const auto now_us = static_cast<unsigned long long>(
       std::chrono::duration_cast<Micros>(system_clock::now().time_since_epoch()).count());
-  unsigned count = 0;
-  int rc = api_->samples(device, nullptr, &count, now_us - kOldestUs);
-  if (rc == kNotFound) return std::vector<Utilisation>{};
-  if (rc != kSuccess && rc != kInsufficientSize) return std::nullopt;
-  std::vector<Sample> samples(count);
-  rc = api_->samples(device, samples.data(), &count, now_us - kOldestUs);
-  if (rc == kNotFound) return std::vector<Utilisation>{};
-  if (rc != kSuccess) return std::nullopt;
-  samples.resize(count);
-
-  std::map<unsigned, Sample> newest;
-  for (const Sample& sample : samples) {
-    Sample& kept = newest[sample.pid];
-    if (sample.timestamp_us >= kept.timestamp_us) kept = sample;
+  const Time now = MonotonicClock().now();
+  const auto at = [&](unsigned long long stamp_us) {
+    return now - Micros(static_cast<int64_t>(now_us) - static_cast<int64_t>(stamp_us));
+  };
+  // The wall clock may have been set.
+  if (device.newest_us > now_us) device.newest_us = 0;
+  const unsigned long long since = std::max(device.newest_us, now_us - kLongestUs);
+  std::vector<Sample> samples(device.rows);
+  unsigned count = device.rows;
+  int rc = api_->samples(device.handle, samples.data(), &count, since);
+  if (rc == kInsufficientSize) {
+    count += kSpareRows;
+    samples.assign(count, {});
+    device.rows = count;
+    rc = api_->samples(device.handle, samples.data(), &count, since);
   }
-  std::vector<Utilisation> result;
-  for (const auto& [pid, sample] : newest)
-    if (pid != 0 && sample.timestamp_us + kOldestUs >= now_us)
-      result.push_back({static_cast<pid_t>(pid), gpu, sample.sm / 100.0});
+  if (rc != kSuccess && rc != kNotFound) return std::nullopt;
+  samples.resize(rc == kSuccess ? std::min<size_t>(count, samples.size()) : 0);
+
+  unsigned long long newest = since;
+  if (rc == kNotFound && now_us - since >= kSilenceUs) newest = now_us - kLatestUs;
+  UtilisationSample result;
+  for (const Sample& sample : samples) {
+    if (sample.pid == 0 || sample.timestamp_us <= since) continue;
+    newest = std::max(newest, sample.timestamp_us);
+    result.of.push_back(
+        {static_cast<pid_t>(sample.pid), sample.sm / 100.0, at(sample.timestamp_us)});
+  }
+  result.from = at(since);
+  result.until = at(newest);
+  result.tick = kTick;
+  device.newest_us = newest;
+  note(uuid, device);
   return result;
 }
 

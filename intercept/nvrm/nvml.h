@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Nvml: asks NVML (libnvidia-ml.so.1, which is loaded when it is there) how busy each process kept
-// the SMs over the last sample periods. Everything else comes from the resource manager itself.
+// the SMs since it was asked before. Everything else comes from the resource manager itself.
 // Several threads may ask for different GPUs at once.
 #pragma once
 
@@ -24,18 +24,23 @@ class Nvml {
   Nvml& operator=(const Nvml&) = delete;
   ~Nvml();
 
-  // The newest sample of each process on the GPU with this UUID, none older than two seconds; `gpu`
-  // is copied into the result. The driver samples whole percent about once a second (every 1/6 s on
-  // an idle GPU). nullopt when it does not tell: a GPU without this counter, or MIG.
-  std::optional<std::vector<Utilisation>> utilisation(const std::string& uuid, uint32_t gpu);
+  // What is new since the last call for the GPU with this UUID, as Gpu::utilisation() says. Whole
+  // percent. nullopt when it does not tell: a GPU without this counter, or MIG.
+  std::optional<UtilisationSample> utilisation(const std::string& uuid);
 
  private:
   struct Api;
+  struct Device {
+    void* handle = nullptr;            // nullptr: NVML does not know it
+    unsigned long long newest_us = 0;  // the time stamp until which all has been told
+    unsigned rows = 16;                // that were enough so far
+  };
   explicit Nvml(std::unique_ptr<Api> api);
-  void* device_of(const std::string& uuid);  // nullptr: NVML does not know it
+  Device device_of(const std::string& uuid);
+  void note(const std::string& uuid, const Device& device);
   std::unique_ptr<Api> api_;
-  std::mutex mutex_;                      // of what follows
-  std::map<std::string, void*> devices_;  // by UUID
+  std::mutex mutex_;                       // of what follows
+  std::map<std::string, Device> devices_;  // by UUID
 };
 
 }  // namespace gpushare::nvrm

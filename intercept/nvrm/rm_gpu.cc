@@ -161,10 +161,9 @@ class RmGpu final : public Gpu {
     return batch;
   }
 
-  std::optional<std::vector<Utilisation>> utilisation(uint32_t gpu) override {
+  std::optional<UtilisationSample> utilisation(uint32_t gpu) override {
     if (!nvml_ || gpu >= infos_.size()) return std::nullopt;
-    return client_.is_open(gpu) ? nvml_->utilisation(client_.gpus()[gpu].info.uuid, gpu)
-                                : std::nullopt;
+    return client_.is_open(gpu) ? nvml_->utilisation(client_.gpus()[gpu].info.uuid) : std::nullopt;
   }
 
   std::unique_ptr<ObjectSearch> attach(pid_t pid, std::span<const ObjectRef> known) override {

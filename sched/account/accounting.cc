@@ -8,9 +8,10 @@
 namespace gpushare {
 namespace {
 
-constexpr double kBusySample = 0.02;  // below, a sample is noise
+constexpr double kBusySample = 0.02;  // below, a sample is noise: it counts whole percent
 constexpr Nanos kWindow = Accounting::kSlot * Accounting::kWindowSlots;
 constexpr Nanos kLeastWindow = 2 * Accounting::kSlot;
+constexpr double kLeastThawed = 0.05;
 
 uint16_t permille(double share) {
   return static_cast<uint16_t>(std::lround(std::clamp(share, 0.0, 1.0) * 1000));
@@ -66,9 +67,19 @@ Accounting::Charge Accounting::take_former_charge(pid_t pid, Time until) {
   Charge charge;
   for (Former& former : formers_) {
     if (former.pid != pid || former.until != until) continue;
-    charge.add(std::exchange(former.meter.pending, Charge{}));
+    charge.add(take(former.meter, std::min(until, former.meter.ended)));
   }
   return charge;
+}
+
+// What no sample will tell of any more was use, or its own word alone says that it was not.
+Accounting::Charge Accounting::take(Meter& meter, Time until) {
+  if (at_ >= until) {
+    const LoneUse::Spared spared = meter.lone_use.close();
+    count(meter, spared.by_rate);
+    meter.pending.excused += spared.by_word;
+  }
+  return std::exchange(meter.pending, Charge{});
 }
 
 void Accounting::remove_former(pid_t pid, Time until) {
@@ -133,6 +144,7 @@ void Accounting::consume(const SwitchBatch& batch) {
     apply(record);
   }
   advance(batch.complete_until);
+  settle();
   rest_after_.reset();
 }
 
@@ -178,11 +190,8 @@ void Accounting::charge(Time from, Time to) {
     if (meter->lone.is_excused(to - meter->added, to)) {
       if (from >= meter->ended) return;
       undecided_ += span;
-      if (from >= lone_from(*meter)) {
-        const Nanos excused = std::exchange(undecided_, Nanos{});
-        meter->excused += excused;
-        meter->pending.excused += excused;
-      }
+      if (from >= lone_from(*meter))
+        meter->lone_use.add_by_word(to - std::exchange(undecided_, Nanos{}), to);
       return;
     }
     decide(*meter);
@@ -190,8 +199,10 @@ void Accounting::charge(Time from, Time to) {
       if (from >= meter->ended) return;
       const double rate = meter->lone.rate(to);
       used = Nanos(std::llround(static_cast<double>(span.count()) * rate));
+      meter->lone_use.add_alone(from, to, rate);
       if (rate > 0) meter->last_active = to;
     } else {
+      meter->lone_use.add_shared(from, to);
       meter->last_active = to;
     }
     const Nanos switching = std::min(used, meter->switching);
@@ -205,15 +216,43 @@ void Accounting::charge(Time from, Time to) {
 }
 
 void Accounting::add_use(Meter& meter, Nanos used) {
-  meter.total += used;
-  meter.pending.used += used;
+  count(meter, used);
   meter.slots.back().used += used;
   all_.back().used += used;
 }
 
+// What it is charged only rises.
+void Accounting::count(Meter& meter, Nanos used) {
+  const Nanos paid = std::min(used, meter.credit);
+  meter.credit -= paid;
+  meter.total += used - paid;
+  meter.pending.used += used - paid;
+}
+
+// Of a time that is past.
+void Accounting::correct(Meter& meter, Time from, Time until, Nanos more) {
+  for (uint32_t i = 0; i <= kWindowSlots; ++i) {
+    const Time end = slot_end_ - kSlot * (kWindowSlots - i);
+    const Nanos within = std::min(until, end) - std::max(from, end - kSlot);
+    if (within <= Nanos{}) continue;
+    const double part = std::chrono::duration<double>(within) / (until - from);
+    const Nanos change(std::llround(static_cast<double>(more.count()) * part));
+    const Nanos least = -std::min(meter.slots[i].used, all_[i].used);
+    meter.slots[i].used += std::max(change, least);
+    all_[i].used += std::max(change, least);
+  }
+  if (more >= Nanos{}) return count(meter, more);
+  const Nanos back = std::min(-more, meter.pending.used);
+  meter.pending.used -= back;
+  meter.total -= back;
+  meter.credit += -more - back;
+}
+
 // It was not alone for long enough to say so, or is not at rest any more.
 void Accounting::decide(Meter& meter) {
-  if (undecided_ > Nanos::zero()) add_use(meter, std::exchange(undecided_, Nanos{}));
+  if (undecided_ <= Nanos::zero()) return;
+  meter.lone_use.add_shared(at_ - undecided_, at_);
+  add_use(meter, std::exchange(undecided_, Nanos{}));
 }
 
 void Accounting::forget_resident() {
@@ -232,6 +271,7 @@ void Accounting::close_slot() {
   shift(all_);
   for (auto& [pid, meter] : meters_) {
     shift(meter.slots);
+    meter.pending.excused += meter.lone_use.forget(at_).by_word;
     meter.share = share_of(meter);
     if (!is_second) continue;
     std::move(meter.history.begin() + 1, meter.history.end(), meter.history.begin());
@@ -374,42 +414,81 @@ void Accounting::apply(const Boundary& boundary) {
       std::ranges::any_of(meters_, [](const auto& entry) { return entry.second.is_frozen; });
 }
 
-void Accounting::sample(std::span<const Utilisation> samples, Time now) {
+void Accounting::sample(const UtilisationSample& sample, Time now) {
   sampled_ = now;
-  for (auto& [pid, meter] : meters_) {
-    double busy = 0;  // the driver leaves out who did nothing
-    for (const Utilisation& sample : samples)
-      if (sample.pid == pid) busy += sample.sm_fraction;
-    meter.sampled = busy;
-    if (!has_log_) meter.share = busy;
-    Nanos frozen{};
-    for (uint32_t i = 0; i < kWindowSlots; ++i) frozen += meter.slots[i].frozen;
-    const double thawed = 1 - std::chrono::duration<double>(frozen) / kWindow;
-    meter.escape.sample(busy, thawed);
-    is_any_suspected_ |= meter.escape.is_suspected();
-    const bool is_true = meter.lone.sample(busy, thawed, now - meter.added, now);
-    if (!is_true) {
-      const Nanos owed = std::exchange(meter.excused, Nanos{});
-      meter.total += owed;
-      meter.pending.used += owed;
-      meter.pending.disproved += owed;
+  if (sample.until <= sample.from) return;  // nothing is new
+  untold_.push_back(sample);
+  settle();
+}
+
+// The log may be read later than the samples of the same time.
+void Accounting::settle() {
+  while (!untold_.empty() && untold_.front().until <= at_) {
+    const UtilisationSample sample = std::move(untold_.front());
+    untold_.erase(untold_.begin());
+    for (auto& [pid, meter] : meters_) {
+      const auto own = std::ranges::find(sample.of, pid, &Utilisation::pid);
+      // It may have come too late for this sample.
+      if (own == sample.of.end() && meter.added > sample.from - kLongestSample) continue;
+      settle(meter, sample, own == sample.of.end() ? nullptr : &*own);
     }
-    if (busy >= kBusySample) meter.signs.shown = std::max(meter.signs.shown, now);
-    if (busy >= kBusySample && !meter.is_frozen) meter.last_active = now;
   }
 }
 
+void Accounting::settle(Meter& meter, const UtilisationSample& sample, const Utilisation* own) {
+  const double busy = own == nullptr || own->sm_fraction < kBusySample ? 0 : own->sm_fraction;
+  meter.sampled = busy;
+  if (!has_log_) meter.share = busy;
+  const Time until = own == nullptr ? sample.until : own->until;
+  const Time from = std::max(sample.from, meter.added);
+  if (until <= from) return;
+  Time mean_from = sample.from;
+  if (sample.tick > Nanos{}) {
+    const auto looks = (until - from + sample.tick - Nanos(1)) / sample.tick;
+    mean_from = std::max(mean_from, until - looks * sample.tick);
+  }
+  if (busy > 0) meter.signs.shown = std::max(meter.signs.shown, until);
+  if (busy > 0 && !meter.is_frozen) meter.last_active = std::max(meter.last_active, until);
+  if (until - from > kLongestSample) return;
+  const Nanos used(std::llround(static_cast<double>((until - mean_from).count()) * busy));
+  const LoneUse::Told told = meter.lone_use.settle(
+      from, until, used,
+      [&](Time begin, Time end, Nanos more) { correct(meter, begin, end, more); });
+  meter.lone.sample(from, until, told.rate);
+
+  meter.sampled_busy += used;
+  meter.sampled_time += until - from;
+  if (meter.sampled_time >= kSampledTogether) look_at_second(meter);
+}
+
+// What it did of the time in which it was thawed is what it would do of all if let:
+//   capped at 30 % and saturating it is sampled at 0.27, thawed for 0.3: 0.9, which is all
+void Accounting::look_at_second(Meter& meter) {
+  const double busy = std::chrono::duration<double>(std::exchange(meter.sampled_busy, Nanos{})) /
+                      std::chrono::duration<double>(std::exchange(meter.sampled_time, Nanos{}));
+  Nanos frozen{};
+  for (uint32_t i = 0; i < kWindowSlots; ++i) frozen += meter.slots[i].frozen;
+  const double thawed = 1 - std::chrono::duration<double>(frozen) / kWindow;
+  meter.escape.sample(busy, thawed);
+  is_any_suspected_ |= meter.escape.is_suspected();
+  double rate = thawed > kLeastThawed ? std::min(1.0, busy / thawed) : 1.0;
+  if (rate >= (thawed < 1 ? LoneUse::kSaturatedFrozen : LoneUse::kSaturated)) rate = 1.0;
+  meter.sampled_rate = std::max(rate, meter.latest_rate);
+  meter.latest_rate = rate;
+  meter.rated = at_;
+}
+
 bool Accounting::needs_samples() const {
-  const auto has_said = [&](const auto& entry) {
-    return entry.second.excused > Nanos::zero() && entry.second.lone.needs_sample(at_);
-  };
   return !meters_.empty() && (!has_log_ || at_ - resident_since_ > kLoneAfter ||
-                              std::ranges::any_of(meters_, has_said));
+                              std::ranges::any_of(meters_, [](const auto& entry) {
+                                return entry.second.lone_use.is_open();
+                              }));
 }
 
 double Accounting::sampled_rate(pid_t pid, Time now) const {
   const Meter* const meter = find(pid);
-  return meter == nullptr ? 1 : meter->lone.rate(now);
+  const bool is_told = meter != nullptr && now - meter->rated < LoneContext::kStale;
+  return is_told ? meter->sampled_rate : 1;
 }
 
 Accounting::Signs Accounting::signs(pid_t pid) const {
@@ -439,7 +518,7 @@ std::vector<pid_t> Accounting::take_escaped() {
 
 Accounting::Charge Accounting::take_charge(pid_t pid) {
   Meter* meter = find(pid);
-  return meter == nullptr ? Charge{} : std::exchange(meter->pending, Charge{});
+  return meter == nullptr ? Charge{} : take(*meter, meter->ended);
 }
 
 // While the log is late nobody has become idle by that.

@@ -5,9 +5,10 @@
 // one that it went off; with two or more active contexts that is exact. At both ends of a turn that
 // the end of its slice cuts off the hardware loads and stores the program's state, in which the
 // program does nothing, and that is charged to nobody: of such a turn its slice counts. A context
-// alone logs nothing: it counts as resident since its last start, and what of that is use is
-// LoneContext's to say. A frozen process is charged nothing. Time in which records were lost is
-// charged to nobody, and counted in unattributed().
+// alone logs nothing: it counts as resident since its last start. What of that is use is
+// LoneContext's to say at first, and the driver's samples set it right 0.2 to 0.4 s later
+// (lone_use.h); what was too much is taken off its next use. A frozen process is charged nothing.
+// Time in which records were lost is charged to nobody, and counted in unattributed().
 //   slice 6 ms, on the GPU for 6.144 ms -> 6 ms used
 //
 // The log's time runs a little behind `now`; freezes and thaws are merged into it by their instant.
@@ -24,6 +25,7 @@
 #include "intercept/gpu.h"
 #include "sched/account/escape.h"
 #include "sched/account/lone_context.h"
+#include "sched/account/lone_use.h"
 #include "shmctl/plane/layout.h"
 
 namespace gpushare {
@@ -44,7 +46,7 @@ class Accounting {
   // A turn that begins so long after a freeze is none from before it: what the log and the driver
   // say of the time may differ by some tens of microseconds.
   static constexpr Nanos kAfterFreeze = std::chrono::milliseconds(5);
-  // More than two samples of one at work alone, of which the log says nothing, are apart.
+  // More than samples of one at work alone, of which the log says nothing, are apart.
   static constexpr Nanos kLongRest = std::chrono::milliseconds(1500);
   // A thaw that is entered so soon after such a turn has let it begin.
   static constexpr Nanos kThawIsLate = std::chrono::milliseconds(10);
@@ -53,6 +55,10 @@ class Accounting {
   // Of what programs say of themselves no more is believed.
   static constexpr Nanos kLongestSlice = std::chrono::seconds(1);
   static constexpr uint32_t kMostGroups = 8;
+  // A longer sample tells only that somebody was there: what it is the mean of is not known.
+  static constexpr Nanos kLongestSample = std::chrono::milliseconds(1500);
+  // Samples are put together to that: freezes are counted in tenths of it.
+  static constexpr Nanos kSampledTogether = std::chrono::seconds(1);
 
   struct Use {
     Nanos total{};      // since it was added
@@ -77,14 +83,12 @@ class Accounting {
   struct Charge {
     Nanos used{};
     uint32_t turns = 0;  // times it was switched in
-    Nanos excused{};     // residence besides, that was no use by its own word alone
-    Nanos disproved{};   // of `used`: what was excused before, until a sample contradicted it
+    Nanos excused{};     // residence besides, that was no use by its own word, and is not sampled
 
     void add(const Charge& more) {
       used += more.used;
       turns += more.turns;
       excused += more.excused;
-      disproved += more.disproved;
     }
   };
   Charge take_former_charge(pid_t pid, Time until);
@@ -104,12 +108,12 @@ class Accounting {
   void set_frozen(pid_t pid, bool is_frozen, Time at);
 
   void consume(const SwitchBatch& batch);
-  // The driver's samples of the last second, about once a second.
-  void sample(std::span<const Utilisation> samples, Time now);
+  // The driver's samples; each tells of the time since the one before.
+  void sample(const UtilisationSample& sample, Time now);
   // True while a sample would tell something that the log does not.
   bool needs_samples() const;
-  // The part of the time in which it may run that it uses, by these samples, which are some seconds
-  // old; 1: they do not tell (lone_context.h).
+  // The part of the time in which it may run that it uses, by what was sampled in the last two
+  // seconds, of which the larger one counts; 1: nothing tells.
   double sampled_rate(pid_t pid, Time now) const;
   // Whether the driver has given samples of late.
   bool is_sampled(Time now) const {
@@ -167,7 +171,6 @@ class Accounting {
     Signs signs;
     bool has_begun = false;  // a turn, by the log
     Time ended = Time::max();
-    Nanos excused{};  // in all, as long as it may turn out to have been use
     bool is_frozen = false;
     bool wanted_when_frozen = false;
     Nanos idle_when_frozen{};  // how long it had shown no work then
@@ -175,8 +178,14 @@ class Accounting {
     bool runs_frozen = false;  // its turn has begun after that
     Escape escape;
     LoneContext lone;
+    LoneUse lone_use;
+    Nanos credit{};       // charged too much, and to be taken off what it uses next
     double sampled = -1;  // the last sample, < 0 none
-    double share = -1;    // of the window as of the last slot; < 0 not known yet
+    // Of the second that is being sampled, and of the two before it, as parts of the thawed time.
+    Nanos sampled_busy{}, sampled_time{};
+    double sampled_rate = 1, latest_rate = 1;
+    Time rated{};
+    double share = -1;  // of the window as of the last slot; < 0 not known yet
     std::array<uint16_t, kHistory> history;
   };
   struct Boundary {  // what is not yet merged into the log's time
@@ -199,6 +208,12 @@ class Accounting {
   void charge(Time from, Time to);  // within one slot
   Time lone_from(const Meter& meter) const;
   void add_use(Meter& meter, Nanos used);
+  void count(Meter& meter, Nanos used);
+  void correct(Meter& meter, Time from, Time until, Nanos more);
+  Charge take(Meter& meter, Time until);
+  void settle();
+  void settle(Meter& meter, const UtilisationSample& sample, const Utilisation* own);
+  void look_at_second(Meter& meter);
   void decide(Meter& meter);
   void begin_turn(Meter& meter, Time at);
   void forget_resident();
@@ -237,9 +252,10 @@ class Accounting {
   Slots all_{};  // used and starts of the whole GPU
   uint64_t records_ = 0, lost_ = 0;
   Nanos unattributed_{};
-  Nanos round_{};                    // as of the last slot
-  std::optional<Nanos> rest_after_;  // as of at_ and of the slices; none: to be computed
-  Time sampled_{};                   // the last time; zero: never
+  Nanos round_{};                          // as of the last slot
+  std::optional<Nanos> rest_after_;        // as of at_ and of the slices; none: to be computed
+  Time sampled_{};                         // the last time; zero: never
+  std::vector<UtilisationSample> untold_;  // of time that the log has not told of yet
 };
 
 }  // namespace gpushare

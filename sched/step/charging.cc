@@ -26,26 +26,15 @@ void Charging::hear_the_young(Time now) {
 }
 
 void Charging::charge(const ProcessId& process, uint32_t tenant, uint32_t gpu,
-                      const Accounting::Charge& charge, Time now) {
+                      const Accounting::Charge& charge) {
   state_.tenant_use[tenant].used[gpu] += charge.used;
   if (is_serving(process)) {
     if (outside_.shims != nullptr) outside_.shims->add_server_use(gpu, charge.used);
   } else if (!is_gated(process)) {
-    // Each cap of the line for itself: what one of them is told is believed once for all below it.
     outside_.tenants.for_line(tenant, [&](uint32_t slot, const Tenant& one) {
       const std::optional<Cap> cap = one.cap_on(gpu);
       if (!cap) return;
-      Nanos used = charge.used - charge.disproved;
-      if (charge.excused > Nanos{}) {
-        const Nanos doubted = trust_[{slot, gpu}].doubted(charge.excused, cap->fraction(), now);
-        used += doubted;
-        believed_[{{process, gpu}, slot}] += charge.excused - doubted;
-      }
-      if (charge.disproved > Nanos{}) {
-        const auto believed = believed_.extract({{process, gpu}, slot});
-        if (believed) used += std::min(believed.mapped(), charge.disproved);
-      }
-      owed_[{gpu, slot}] += used;
+      owed_[{gpu, slot}] += charge.used + charge.excused;
     });
   }
 }
@@ -67,17 +56,6 @@ void Charging::forget_caps() {
     const Tenant* const tenant = outside_.tenants.at(owed.first.second);
     return tenant == nullptr || !tenant->cap_on(owed.first.first);
   });
-  std::erase_if(trust_, [&](const auto& trust) {
-    const Tenant* const tenant = outside_.tenants.at(trust.first.first);
-    return tenant == nullptr || !tenant->cap_on(trust.first.second);
-  });
-  std::erase_if(believed_, [&](const auto& one) {
-    const auto& [process, gpu] = one.first.first;
-    return !state_.members.contains(one.first.first) &&
-           std::ranges::none_of(state_.departed, [&](const Departed& departed) {
-             return departed.process == process && departed.gpu == gpu;
-           });
-  });
 }
 
 void Charging::charge_departed(TurnTaking& turns, const LogReader& logs, Time now) {
@@ -92,7 +70,7 @@ void Charging::charge_departed(TurnTaking& turns, const LogReader& logs, Time no
     const std::optional<uint32_t> tenant = state_.tenants.find(departed.tenant);
     turns.add_late(departed);
     if (tenant) {
-      charge(departed.process, *tenant, departed.gpu, departed.owed, now);
+      charge(departed.process, *tenant, departed.gpu, departed.owed);
       of_departed_[{*tenant, departed.gpu}] += departed.owed.used;
     }
     departed.owed = {};
@@ -100,10 +78,6 @@ void Charging::charge_departed(TurnTaking& turns, const LogReader& logs, Time no
     const bool was_known = !departed.tenant.empty();
     const bool is_over =
         (was_known && !tenant) || (now >= until && logs.is_read_until(departed.gpu, until));
-    if (is_over)
-      std::erase_if(believed_, [&](const auto& one) {
-        return one.first.first == MemberKey{departed.process, departed.gpu};
-      });
     if (is_over && departed.succeeded) accounting.remove_former(pid, until);
     if (is_over && !departed.succeeded) accounting.remove(pid);
     return is_over;

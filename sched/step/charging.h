@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "sched/account/accounting.h"
-#include "sched/account/cap_trust.h"
 #include "sched/step/log_reader.h"
 #include "sched/step/state.h"
 #include "sched/step/surroundings.h"
@@ -23,10 +22,10 @@ class Charging {
   // What young programs with the shim say of themselves counts until the driver's samples do.
   void hear_the_young(Time now);
   // What an MPS server used is its clients' use; a program whose cap closes its own gate is charged
-  // there. What was excused of the use is charged to a cap as far as it is doubted (cap_trust.h),
-  // and the rest of it when it is disproved. Buckets are charged by settle().
+  // there. What a program that has ended was excused by its own word alone is charged to caps.
+  // Buckets are charged by settle().
   void charge(const ProcessId& process, uint32_t tenant, uint32_t gpu,
-              const Accounting::Charge& charge, Time now);
+              const Accounting::Charge& charge);
   // All that was used on a GPU until `now` is charged: from now on its buckets have what they have
   // earned and not spent. Where jobs take turns a tenant's use is taken to be the last before
   // `now`, and what it earned in that time is not lost above the burst: no step comes in the middle
@@ -52,9 +51,6 @@ class Charging {
  private:
   State& state_;
   const Surroundings& outside_;
-  std::map<std::pair<uint32_t, uint32_t>, CapTrust> trust_;  // by tenant slot and GPU
-  // Of what caps were told, by the cap's tenant slot.
-  std::map<std::pair<MemberKey, uint32_t>, Nanos> believed_;
   std::map<std::pair<uint32_t, uint32_t>, Nanos> owed_;  // not settled: by GPU and tenant slot
   std::map<std::pair<uint32_t, uint32_t>, Nanos> of_departed_;
 };

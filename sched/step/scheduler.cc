@@ -126,6 +126,11 @@ Time Scheduler::step() {
   Time next = state_.interference.undo();
   state_.enforcer.undo_leftovers(outside_.processes);
   if (now >= next_chores_) do_chores(now);
+  if (now >= next_sample_) {
+    next_sample_ = now + kSamples;
+    // In its own turn, a gang or a program beside it is as alone as without others.
+    logs_.sample([this](uint32_t gpu) { return gangs_.turns().wants_samples(gpu); });
+  }
   const bool is_looking = late_.advance(kLookTime);
   const auto gpus = static_cast<uint32_t>(deciders_.size());
   bool is_changed = membership_.sync(now);
@@ -210,8 +215,6 @@ void Scheduler::do_chores(Time now) {
   membership_.reap();
   membership_.look_again();
   late_.look_around();
-  // In its own turn, a gang or a program beside it is as alone as without others.
-  logs_.sample([this](uint32_t gpu) { return gangs_.turns().wants_samples(gpu); });
 }
 
 // At most once in a minute.
@@ -323,7 +326,7 @@ void Scheduler::view(uint32_t gpu, Time now) {
     if (deciders_[gpu].takes_turns) note_slices(holder);
     look_at_account(key, member, now);
     const Accounting::Charge charge = state_.accounting[gpu].take_charge(key.first.pid);
-    charging_.charge(key.first, member.tenant, gpu, charge, now);
+    charging_.charge(key.first, member.tenant, gpu, charge);
 
     by_slot_[member.slot] = entry;
     const Tenant& tenant = *outside_.tenants.at(member.tenant);

@@ -286,7 +286,7 @@ TEST_F(RmGpuTest, ALoneContextLeavesTheLogWhenFrozen) {
   EXPECT_GT(records, 0u);
   auto busy = gpu_->utilisation(0);
   ASSERT_TRUE(busy);
-  for (const Utilisation& one : *busy)
+  for (const Utilisation& one : busy->of)
     std::printf("nvml: pid %d %.0f %%\n", one.pid, one.sm_fraction * 100);
 }
 

@@ -69,7 +69,7 @@ class RemoteGpu final : public Gpu {
   Result<> resume(const ProcessId& process) override { return resume_process(process); }
 
   Result<SwitchBatch> read_switches(uint32_t gpu) override;
-  std::optional<std::vector<Utilisation>> utilisation(uint32_t gpu) override;
+  std::optional<UtilisationSample> utilisation(uint32_t gpu) override;
   std::unique_ptr<ObjectSearch> attach(pid_t pid, std::span<const ObjectRef> known) override;
   Result<std::vector<pid_t>> users() const override;
 
@@ -176,12 +176,16 @@ Result<std::vector<T>> RemoteGpu::list(Kind kind, const Request& request, const 
   return elements;
 }
 
-std::optional<std::vector<Utilisation>> RemoteGpu::utilisation(uint32_t gpu) {
+std::optional<UtilisationSample> RemoteGpu::utilisation(uint32_t gpu) {
   const auto uses = list<Use>(Kind::kUtilisation, GpuRequest{gpu, 0}, "read utilisation");
   if (!uses) return std::nullopt;
-  std::vector<Utilisation> all;
-  for (const Use& use : *uses) all.push_back({use.pid, gpu, use.sm_ppm / 1e6});
-  return all;
+  UtilisationSample sample;
+  for (const Use& use : *uses) {
+    const Time until = from_ns(use.until_ns);
+    if (use.pid == 0) sample.from = from_ns(use.from_ns), sample.until = until;
+    if (use.pid != 0) sample.of.push_back({use.pid, use.sm_ppm / 1e6, until});
+  }
+  return sample;
 }
 
 Result<std::vector<DriverEvent>> RemoteGpu::objects_of(pid_t pid, Nanos& cost) const {

@@ -80,7 +80,7 @@ Result<SwitchBatch> SimGpu::read_switches(uint32_t gpu) {
                                      model_.now());
 }
 
-std::optional<std::vector<Utilisation>> SimGpu::utilisation(uint32_t gpu) {
+std::optional<UtilisationSample> SimGpu::utilisation(uint32_t gpu) {
   if (gpu >= places_.size()) return std::nullopt;
   return model_.utilisation(gpu);
 }

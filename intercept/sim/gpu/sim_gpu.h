@@ -54,7 +54,7 @@ class SimGpu final : public Gpu {
   Result<> stop(const ProcessId& process) override;
   Result<> resume(const ProcessId& process) override;
   Result<SwitchBatch> read_switches(uint32_t gpu) override;
-  std::optional<std::vector<Utilisation>> utilisation(uint32_t gpu) override;
+  std::optional<UtilisationSample> utilisation(uint32_t gpu) override;
   std::unique_ptr<ObjectSearch> attach(pid_t pid, std::span<const ObjectRef> known) override;
   Result<std::vector<pid_t>> users() const override { return model_.users(); }
 

@@ -99,7 +99,8 @@ class Model {
   uint64_t free_memory(uint32_t gpu) const;
   // The rest requires that the GPU exists.
   const SwitchLog& switch_log(uint32_t gpu) const;
-  std::vector<Utilisation> utilisation(uint32_t gpu);
+  // Of the time between the two calls before: as late as the hardware at its latest.
+  UtilisationSample utilisation(uint32_t gpu);
   std::vector<DriverEvent> attach(pid_t pid) const;
   std::vector<pid_t> users() const;
   pid_t owner(uint32_t client) const;  // 0 when there is no such client

@@ -185,11 +185,12 @@ pid_t Model::owner(uint32_t client) const {
 
 const SwitchLog& Model::switch_log(uint32_t gpu) const { return devices_[gpu]->log; }
 
-std::vector<Utilisation> Model::utilisation(uint32_t gpu) {
-  constexpr Nanos kSamplePeriod{1'000'000'000};
+UtilisationSample Model::utilisation(uint32_t gpu) {
+  constexpr Nanos kSamplePeriod = std::chrono::milliseconds(200);
+  constexpr Nanos kLongest = std::chrono::seconds(1);
   Device& device = *devices_[gpu];
   const Nanos passed = now_ - device.sampled;
-  if (passed < kSamplePeriod) return device.sample;
+  if (passed < kSamplePeriod) return {};
   std::map<pid_t, Nanos> busy;
   for (const auto& [handle, client] : clients_) {
     for (const auto& [name, context] : client->contexts) {
@@ -200,11 +201,13 @@ std::vector<Utilisation> Model::utilisation(uint32_t gpu) {
       then = until_now;
     }
   }
-  device.sample.clear();
-  for (const auto& [pid, time] : busy)
-    device.sample.push_back({pid, gpu, static_cast<double>(time.count()) / passed.count()});
+  UtilisationSample sample{.from = device.sampled, .until = now_, .of = {}, .tick = {}};
   device.sampled = now_;
-  return device.sample;
+  if (passed > kLongest) sample = {};  // nobody has asked meanwhile
+  if (sample.until > sample.from)
+    for (const auto& [pid, time] : busy)
+      sample.of.push_back({pid, static_cast<double>(time.count()) / passed.count(), now_});
+  return std::exchange(device.sample, std::move(sample));
 }
 
 Runlist::Totals Model::graphics_totals(uint32_t gpu) const {

@@ -95,10 +95,10 @@ struct Model::Device {
   uint64_t memory_used = 0;
   std::map<uint32_t, MpsServer> mps_servers;
   std::map<EntryId, Name> names;
-  // The present sample of utilisation(), and when the next one starts.
+  // The sample that utilisation() gives next, and when the one after it began.
   Time sampled;
   std::map<uint32_t, Nanos> busy_then;  // by Context::member
-  std::vector<Utilisation> sample;
+  UtilisationSample sample;
 };
 
 inline uint64_t object_key(uint32_t client, uint32_t object) {

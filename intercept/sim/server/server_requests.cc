@@ -298,9 +298,13 @@ void Server::answer_group(Peer& peer, Kind kind, uint64_t tag, const GroupRef& g
 
 void Server::answer_utilisation(Peer& peer, uint64_t tag, uint32_t gpu) {
   std::vector<Use> uses;
-  if (gpu < model_.gpus().size())
-    for (const Utilisation& each : model_.utilisation(gpu))
-      uses.push_back({each.pid, static_cast<uint32_t>(each.sm_fraction * 1e6)});
+  if (gpu < model_.gpus().size()) {
+    const UtilisationSample sample = model_.utilisation(gpu);
+    uses.push_back({0, 0, to_ns(sample.from), to_ns(sample.until)});
+    for (const Utilisation& each : sample.of)
+      uses.push_back({each.pid, static_cast<uint32_t>(each.sm_fraction * 1e6), to_ns(sample.from),
+                      to_ns(each.until)});
+  }
   answer_list(peer, Kind::kUtilisation, tag, uses);
 }
 

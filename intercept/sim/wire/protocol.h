@@ -15,7 +15,7 @@
 namespace gpushare::sim {
 
 inline constexpr uint32_t kProtocolMagic = 0x4D495347;  // "GSIM"
-inline constexpr uint32_t kProtocolVersion = 7;
+inline constexpr uint32_t kProtocolVersion = 8;
 inline constexpr uint32_t kMaxMessageBytes = 256 * 1024;
 inline constexpr uint16_t kReplyBit = 0x8000;
 inline constexpr char kDefaultSocket[] = "/run/gpushare/sim.sock";
@@ -240,9 +240,10 @@ struct CountReply {
   uint32_t count;
   uint32_t cost_us;  // of kAttach: how long the driver would take to find them
 };
-struct Use {
+struct Use {  // the first one, of pid 0, tells of what time all are
   int32_t pid;
   uint32_t sm_ppm;
+  uint64_t from_ns, until_ns;
 };
 struct PidRequest {
   int32_t pid;

@@ -75,7 +75,7 @@ class JoiningGpus final : public Gpu {
   Result<> stop(const ProcessId& process) override { return listed_->stop(process); }
   Result<> resume(const ProcessId& process) override { return listed_->resume(process); }
   Result<SwitchBatch> read_switches(uint32_t gpu) override { return listed_->read_switches(gpu); }
-  std::optional<std::vector<Utilisation>> utilisation(uint32_t gpu) override {
+  std::optional<UtilisationSample> utilisation(uint32_t gpu) override {
     return listed_->utilisation(gpu);
   }
   std::unique_ptr<ObjectSearch> attach(pid_t pid, std::span<const ObjectRef> known) override {

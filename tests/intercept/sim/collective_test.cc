@@ -26,9 +26,11 @@ TEST_F(CollectiveTest, SpinsUntilItsPeerCameAndThenTakesItsTime) {
   EXPECT_EQ(one_.executed(first), 0ns);
   EXPECT_FALSE(has_finished(first));
   machine_.run_for(1s);
-  (void)machine_.model.utilisation(0);
-  machine_.run_for(1s);
-  EXPECT_GT(machine_.model.utilisation(0).at(0).sm_fraction, 0.99) << "it occupies its GPU";
+  for (int i = 0; i < 2; ++i) {  // a sample comes late
+    (void)machine_.model.utilisation(0);
+    machine_.run_for(1s);
+  }
+  EXPECT_GT(machine_.model.utilisation(0).of.at(0).sm_fraction, 0.99) << "it occupies its GPU";
   const uint64_t second = two_.collective(5ms, kJob);
   machine_.run_for(4ms);
   EXPECT_FALSE(has_finished(first));

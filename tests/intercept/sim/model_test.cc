@@ -341,13 +341,19 @@ TEST(Model, UtilisationTellsBusyFromResident) {
   Program busy(machine, 100);
   Program idle(machine, 200);
   busy.endless();
-  machine.run_for(2s);
-  machine.model.utilisation(0);
-  machine.run_for(2s);
+  EXPECT_TRUE(machine.model.utilisation(0).of.empty()) << "nothing is known yet";
+  machine.run_for(1s);
+  EXPECT_TRUE(machine.model.utilisation(0).of.empty()) << "it comes late";
+  machine.run_for(100ms);
+  EXPECT_TRUE(machine.model.utilisation(0).of.empty()) << "nothing is new";
+  machine.run_for(100ms);
+  const UtilisationSample sample = machine.model.utilisation(0);
   std::map<pid_t, double> use;
-  for (const Utilisation& each : machine.model.utilisation(0)) use[each.pid] = each.sm_fraction;
+  for (const Utilisation& each : sample.of) use[each.pid] = each.sm_fraction;
   EXPECT_NEAR(use[100], 1.0, 0.001);
   EXPECT_EQ(use[200], 0.0);
+  EXPECT_EQ(sample.until - sample.from, 1s);
+  EXPECT_EQ(machine.model.now() - sample.until, 200ms);
 }
 
 TEST(Model, AttachTellsWhatTheEventsTold) {

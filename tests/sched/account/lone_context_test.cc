@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How busy a lone process is taken to be where jobs take turns: samples tell of the second before
-// the last one, in which it may have waited at its gate.
+// How busy a lone process is taken to be where jobs take turns: samples tell of a time in which it
+// may have waited at its gate.
 #include "sched/account/lone_context.h"
 
 #include <gtest/gtest.h>
@@ -13,9 +13,9 @@ using namespace std::chrono_literals;
 class LoneContextTest : public ::testing::Test {
  protected:
   static Time at(Nanos time) { return Time{1000s + time}; }
-  // One a second, as of a process that is old and never frozen.
-  void sample(double fraction, Nanos from, Nanos to) {
-    for (Nanos time = from; time <= to; time += 1s) lone_.sample(fraction, 1, 100s, at(time));
+  // One a second.
+  void sample(double rate, Nanos from, Nanos to) {
+    for (Nanos time = from; time <= to; time += 1s) lone_.sample(at(time - 1s), at(time), rate);
   }
 
   LoneContext lone_;

@@ -61,7 +61,7 @@ class LossyGpu final : public Gpu {
   }
   Result<> stop(const ProcessId& process) override { return gpu_.stop(process); }
   Result<> resume(const ProcessId& process) override { return gpu_.resume(process); }
-  std::optional<std::vector<Utilisation>> utilisation(uint32_t gpu) override {
+  std::optional<UtilisationSample> utilisation(uint32_t gpu) override {
     return gpu_.utilisation(gpu);
   }
   std::unique_ptr<ObjectSearch> attach(pid_t pid, std::span<const ObjectRef> known) override {

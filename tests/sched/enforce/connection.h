@@ -33,7 +33,7 @@ class Connection final : public Gpu {
   Result<> stop(const ProcessId&) override { return {}; }
   Result<> resume(const ProcessId&) override { return {}; }
   Result<SwitchBatch> read_switches(uint32_t) override { return SwitchBatch{}; }
-  std::optional<std::vector<Utilisation>> utilisation(uint32_t) override { return std::nullopt; }
+  std::optional<UtilisationSample> utilisation(uint32_t) override { return std::nullopt; }
   std::unique_ptr<ObjectSearch> attach(pid_t, std::span<const ObjectRef>) override {
     return found_at_once(ObjectSearch::Found{});
   }

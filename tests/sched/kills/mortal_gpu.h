@@ -82,7 +82,7 @@ class MortalGpu final : public Gpu {
     fate_.strike();
     return gpu_.read_switches(gpu);
   }
-  std::optional<std::vector<Utilisation>> utilisation(uint32_t gpu) override {
+  std::optional<UtilisationSample> utilisation(uint32_t gpu) override {
     fate_.strike();
     return gpu_.utilisation(gpu);
   }

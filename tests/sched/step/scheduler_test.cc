@@ -86,7 +86,7 @@ TEST(Scheduler, GivesUpOnAGpuThatDoesNotAnswer) {
     Result<> stop(const ProcessId&) override { return gone(); }
     Result<> resume(const ProcessId&) override { return gone(); }
     Result<SwitchBatch> read_switches(uint32_t) override { return std::unexpected(gone().error()); }
-    std::optional<std::vector<Utilisation>> utilisation(uint32_t) override { return std::nullopt; }
+    std::optional<UtilisationSample> utilisation(uint32_t) override { return std::nullopt; }
     std::unique_ptr<ObjectSearch> attach(pid_t, std::span<const ObjectRef>) override {
       return found_at_once(std::unexpected(gone().error()));
     }

@@ -137,13 +137,14 @@ TEST_F(Starts, WhatAJobHadBeforeItsFirstLaunchIsNoPartOfItsLength) {
   Words::Program& job = add_start("job", 1s, {{"length_us", "2000000"}});
   job.shows_work = false;
   rig_.run_for(1s);
-  EXPECT_GT(rig_.record(*job.does).job_service_ns, 0.8e9);
+  EXPECT_GT(rig_.record(*job.does).job_service_ns, 0.4e9) << "use, until it was sampled";
   EXPECT_NEAR(static_cast<double>(rig_.record(*job.does).job_left_us), 2e6, 0.02e6);
   job.work = 2s;
   words_.go_on(job);
   rig_.run_for(1s);
-  EXPECT_NEAR(static_cast<double>(rig_.record(*job.does).job_left_us), 1e6, 0.11e6)
-      << "the launch is seen in the next step";
+  const auto left_us = static_cast<double>(rig_.record(*job.does).job_left_us);
+  EXPECT_GE(left_us, 0.89e6) << "the launch is seen in the next step";
+  EXPECT_LE(left_us, 1.45e6) << "what was charged too much of its start pays for some of its work";
 }
 
 // Of four programs one or the other is always starting, and holds the GPU while nobody works.
@@ -410,7 +411,8 @@ TEST_F(Starts, ALiarHasNoMoreThanItsCap) {
     SchedulerRig rig;
     rig.shims = &words;
     rig.start();
-    EXPECT_LE(run_liars(words, rig, work, 20s), 0.11) << work / 1ms << " ms";
+    // What was done in the last 0.4 s may not have been sampled.
+    EXPECT_LE(run_liars(words, rig, work, 20s), 0.115) << work / 1ms << " ms";
   }
 }
 
@@ -428,10 +430,13 @@ TEST_F(Starts, WhatALiarHadAloneIsItsOwnWhenTheDriverHasSampledIt) {
   start();
   sim::Program& liar = rig_.add_busy("liar", {});
   words_.programs[liar.process] = {.does = &liar, .is_liar = true};
-  rig_.run_for(2s);
+  rig_.run_for(200ms);
   EXPECT_LT(used_s("liar"), 0.1);
+  rig_.run_for(1800ms);
+  // What the driver was not asked for is not known: it begins when the first one is alone.
+  EXPECT_NEAR(used_s("liar"), 1.7, 0.1);
   rig_.run_for(4s);
-  EXPECT_NEAR(used_s("liar"), 6, 0.1);
+  EXPECT_NEAR(used_s("liar"), 5.7, 0.1);
 }
 
 // As one whose kernel runs on and on, and is not waited for: its word is wrong, and it does not

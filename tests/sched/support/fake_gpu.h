@@ -41,7 +41,7 @@ class FakeGpu : public Gpu {
   std::function<Result<>(const Call&)> fault;
   std::vector<Call> calls;
   std::set<ProcessId> stopped;
-  std::map<uint32_t, std::vector<Utilisation>> utilisations;
+  std::map<uint32_t, UtilisationSample> utilisations;
   std::map<uint32_t, SwitchBatch> switches;  // handed out once
   std::map<pid_t, std::vector<DriverEvent>> attachable;
   std::set<uint32_t> unknown_classes;            // of channels
@@ -116,7 +116,7 @@ class FakeGpu : public Gpu {
   Result<SwitchBatch> read_switches(uint32_t gpu) override {
     return std::exchange(switches[gpu], SwitchBatch{});
   }
-  std::optional<std::vector<Utilisation>> utilisation(uint32_t gpu) override {
+  std::optional<UtilisationSample> utilisation(uint32_t gpu) override {
     const auto at = utilisations.find(gpu);
     if (at == utilisations.end()) return std::nullopt;
     return at->second;

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a process is charged for while it is alone on its GPU, where the switch log says nothing.
+#include <gtest/gtest.h>
+
+#include "tests/sched/account/accounting_rig.h"
+
+namespace gpushare {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class LoneTest : public test::AccountingTest {
+ protected:
+  Nanos used() { return accounting_.take_charge(kA).used; }
+  Nanos total() { return accounting_.use(kA, at({})).total; }
+};
+
+TEST_F(LoneTest, ItsUseIsWhatTheDriverSamples) {
+  start({}, kA);
+  consume(seconds(1));
+  EXPECT_TRUE(accounting_.needs_samples());
+  EXPECT_EQ(used(), seconds(1)) << "not known: busy";
+  for (int second = 0; second < 8; ++second) {
+    consume(seconds(second + 1));
+    sample(0.25, seconds(second), seconds(second + 1));
+  }
+  EXPECT_NEAR(total().count(), 2e9, 1e7);
+  EXPECT_NEAR(accounting_.share(kA), 0.25, 0.01);
+  EXPECT_TRUE(accounting_.wants_gpu(kA, at(seconds(8))));
+  for (int second = 8; second < 10; ++second) {
+    consume(seconds(second + 1));
+    sample(0, seconds(second), seconds(second + 1));
+  }
+  EXPECT_FALSE(accounting_.wants_gpu(kA, at(seconds(10))));
+  used();
+  consume(seconds(11));
+  EXPECT_EQ(used(), Nanos{});
+}
+
+// What it is charged never falls, and is the sum of what was sampled, whatever it does.
+TEST_F(LoneTest, InBurstsItIsChargedForWhatItDid) {
+  start({}, kA);
+  Nanos done{}, charged{};
+  for (int tick = 0; tick < 300; ++tick) {
+    const double busy = tick % 31 < 5 || tick % 17 == 3 ? 1 : tick % 7 == 2 ? 0.4 : 0;
+    const Nanos from = milliseconds(200) * tick;
+    for (Nanos now = from; now < from + milliseconds(200); now += milliseconds(20)) {
+      consume(now + milliseconds(20));
+      charged += used();
+      EXPECT_GE(total(), charged);
+    }
+    sample(busy, from, from + milliseconds(200));
+    done += Nanos(static_cast<int64_t>(busy * 200e6));
+    // One sample that has not come, and one that is known only since: it may be wrong by both.
+    charged += used();
+    EXPECT_NEAR(charged.count(), done.count(), 400e6) << tick;
+  }
+  EXPECT_NEAR(charged.count(), done.count(), 200e6);
+  EXPECT_GT(done, seconds(10));
+}
+
+TEST_F(LoneTest, WhatSamplesSayOfTheLastSecondIsItsShare) {
+  start({}, kA);
+  consume(seconds(2));
+  for (int tick = 0; tick < 10; ++tick)
+    sample(0.5, milliseconds(200) * tick, milliseconds(200) * (tick + 1));
+  consume(milliseconds(2100));
+  EXPECT_NEAR(accounting_.share(kA), 0.5, 0.06);
+}
+
+// The log says what it had beside another one; of what is sampled, the rest was alone.
+TEST_F(LoneTest, WhatTheLogAccountsForIsTakenOffWhatIsSampled) {
+  alternate({}, milliseconds(100));
+  start(milliseconds(100), kA);
+  consume(milliseconds(400));
+  EXPECT_EQ(used(), milliseconds(325)) << "25 ms beside B, and 300 ms taken for use";
+  // Of 400 ms it worked for 165: 25 beside B, 100 for which it was not alone for sure, and 40.
+  sample(0.4125, {}, milliseconds(400));
+  consume(seconds(1));
+  sample(0, milliseconds(400), seconds(1));
+  consume(seconds(2));
+  sample(0, seconds(1), seconds(2));
+  EXPECT_NEAR(total().count(), 325e6, 1e6);
+  for (int second = 2; second < 4; ++second) {
+    consume(seconds(second + 1));
+    sample(0.5, seconds(second), seconds(second + 1));
+  }
+  EXPECT_NEAR(total().count(), 1165e6, 2e6) << "what was too much is taken off";
+}
+
+// While programs start the log may be read a second late.
+TEST_F(LoneTest, ASampleWaitsForTheLogOfItsTime) {
+  start({}, kA);
+  consume(milliseconds(100));
+  sample(0.1, {}, seconds(1));
+  EXPECT_EQ(total(), milliseconds(100));
+  consume(seconds(1));
+  consume(milliseconds(1001));
+  sample(0.1, seconds(1), seconds(2));
+  for (int second = 2; second < 20; ++second) {
+    consume(seconds(second));
+    sample(0.1, seconds(second), seconds(second + 1));
+  }
+  consume(seconds(20));
+  EXPECT_NEAR(total().count(), 2e9, 1e8);
+}
+
+TEST_F(LoneTest, WhoeverSaysNothingOfAYoungProcessSaysNothing) {
+  start({}, kA);
+  consume(seconds(1));
+  accounting_.sample({.from = at({}), .until = at(seconds(1)), .of = {}, .tick = {}},
+                     at(seconds(1)));
+  EXPECT_EQ(used(), seconds(1));
+  consume(seconds(2));
+  EXPECT_EQ(used(), seconds(1)) << "it is not known either from then on";
+}
+
+// One that works for a while each time, and ends before it is sampled.
+TEST_F(LoneTest, WhatNoSampleHasToldOfWhenItEndsIsUse) {
+  start({}, kA);
+  consume(seconds(1));
+  EXPECT_EQ(used(), seconds(1)) << "not known: busy";
+  sample(0, {}, seconds(1));
+  consume(milliseconds(1400));
+  EXPECT_EQ(used(), Nanos{});
+  accounting_.end(kA, at(milliseconds(1400)));
+  EXPECT_EQ(used(), Nanos{}) << "its credit pays for it";
+  EXPECT_EQ(total(), seconds(1));
+
+  accounting_.remove(kA);
+  accounting_.add(kA, at(milliseconds(1400)));
+  start(milliseconds(1400), kA);
+  consume(milliseconds(1500));
+  sample(0, milliseconds(1400), milliseconds(1500));
+  consume(seconds(3));
+  sample(0, milliseconds(1500), seconds(3));
+  EXPECT_EQ(used(), milliseconds(100)) << "that long it may not have been alone";
+  consume(milliseconds(3400));
+  EXPECT_EQ(used(), Nanos{}) << "by the newest sample it does nothing";
+  accounting_.end(kA, at(milliseconds(3400)));
+  EXPECT_EQ(used(), milliseconds(400));
+}
+
+TEST_F(LoneTest, OfAFrozenProcessLessIsSampledThanItDid) {
+  start({}, kA);
+  for (int i = 0; i < 60; ++i) {
+    accounting_.set_frozen(kA, true, at(milliseconds(100 * i + 30)));
+    accounting_.set_frozen(kA, false, at(milliseconds(100 * i + 100)));
+  }
+  // 26 % of the time, of the 30 % it was let run: saturating.
+  for (int tick = 0; tick < 30; ++tick) {
+    consume(milliseconds(200) * (tick + 1));
+    sample(0.26, milliseconds(200) * tick, milliseconds(200) * (tick + 1));
+  }
+  EXPECT_EQ(used(), milliseconds(1800));
+}
+
+TEST_F(LoneTest, AnOldSampleIsForgotten) {
+  start({}, kA);
+  consume(seconds(1));
+  sample(0, {}, seconds(1));
+  consume(seconds(3));
+  used();
+  consume(seconds(10));
+  used();
+  consume(seconds(11));
+  EXPECT_EQ(used(), seconds(1));
+}
+
+// Of a process with the shim, in its first seconds.
+class StartTest : public LoneTest {
+ protected:
+  // The agent's steps, in which A says what `word` gives for the instant.
+  template <class Word>
+  void steps(Nanos from, Nanos to, const Word& word) {
+    for (Nanos now = from + milliseconds(2); now <= to; now += milliseconds(2)) {
+      accounting_.hear(kA, word(now), at(now));
+      consume(now);
+    }
+  }
+  static LoneContext::Word nothing(Nanos) { return {}; }
+  static LoneContext::Word one_launch(Nanos) { return {.launches = 1}; }
+};
+
+TEST_F(StartTest, WhatIsResidentAndSaysThatItHasLaunchedNothingUsesNothing) {
+  start({}, kA);
+  steps({}, seconds(1), nothing);
+  EXPECT_FALSE(accounting_.wants_gpu(kA, at(seconds(1))));
+  const Accounting::Charge charge = accounting_.take_charge(kA);
+  EXPECT_EQ(charge.used, Nanos{});
+  EXPECT_EQ(accounting_.share(kA), 0);
+  EXPECT_EQ(accounting_.busy(), 0);
+  EXPECT_EQ(total(), Nanos{});
+}
+
+TEST_F(StartTest, WithoutTheShimItIsUseUntilItIsSampled) {
+  start({}, kA);
+  consume(seconds(1));
+  EXPECT_EQ(used(), seconds(1));
+  sample(0, {}, seconds(1));
+  alternate(seconds(1), seconds(5));
+  EXPECT_EQ(total(), milliseconds(1100))
+      << "900 ms of the next are paid: for 100 it may not have been alone";
+}
+
+// Whether it was at work nobody knows any more.
+TEST_F(StartTest, AtItsEndItsWordCountsForAllButCaps) {
+  start({}, kA);
+  steps({}, milliseconds(300), nothing);
+  accounting_.end(kA, at(milliseconds(300)));
+  const Accounting::Charge charge = accounting_.take_charge(kA);
+  EXPECT_EQ(charge.used, Nanos{});
+  EXPECT_EQ(charge.excused, milliseconds(300));
+}
+
+// It may be that others waited.
+TEST_F(StartTest, ATurnThatIsNoLongerThanItsSliceIsUse) {
+  for (const bool is_set : {false, true}) {
+    if (is_set) accounting_.set_slice(kA, milliseconds(7));
+    const Nanos slice = is_set ? Nanos(milliseconds(7)) : Accounting::kDriversSlice;
+    const Nanos from = milliseconds(is_set ? 1000 : 0);
+    for (Nanos turn{}; turn < milliseconds(500); turn += milliseconds(20)) {
+      start(from + turn, kA);
+      stop(from + turn + slice, kA);
+      start(from + turn + slice, kB);
+      stop(from + turn + milliseconds(20), kB);
+      steps(from + turn, from + turn + milliseconds(20), nothing);
+    }
+    const Accounting::Charge charge = accounting_.take_charge(kA);
+    EXPECT_GE(charge.used, 24 * slice);
+  }
+}
+
+TEST_F(StartTest, ALongerTurnIsNoUseFromItsBeginOn) {
+  start({}, kA);
+  stop(milliseconds(30), kA);
+  start(milliseconds(30), kB);
+  for (Nanos now{}; now <= milliseconds(30); now += milliseconds(1))
+    accounting_.hear(kA, {}, at(now));
+  consume(milliseconds(40));
+  EXPECT_EQ(used(), Nanos{});
+}
+
+TEST_F(StartTest, WhatItLaunchesIsUseUntilItRests) {
+  start({}, kA);
+  steps({}, milliseconds(500), nothing);
+  EXPECT_EQ(used(), Nanos{});
+  steps(milliseconds(500), seconds(1), [](Nanos now) {
+    return LoneContext::Word{.launches = static_cast<uint64_t>(now / milliseconds(10)),
+                             .waits = false};
+  });
+  EXPECT_EQ(used(), milliseconds(500)) << "it launches every 10 ms";
+  steps(seconds(1), milliseconds(1200),
+        [](Nanos) { return LoneContext::Word{.launches = 100, .waits = true}; });
+  EXPECT_EQ(used(), milliseconds(200)) << "a thread waits for what is in flight";
+  steps(milliseconds(1200), milliseconds(1500),
+        [](Nanos) { return LoneContext::Word{.launches = 100, .waits = false}; });
+  EXPECT_LE(used(), LoneContext::kRest + milliseconds(2));
+}
+
+TEST_F(StartTest, ALaunchBetweenTwoStepsIsSeen) {
+  start({}, kA);
+  steps({}, milliseconds(100), nothing);
+  accounting_.take_charge(kA);
+  accounting_.hear(kA, one_launch({}), at(milliseconds(200)));
+  consume(milliseconds(200));
+  EXPECT_EQ(used(), milliseconds(100));
+}
+
+// While many programs start the driver answers late, and so does the log.
+TEST_F(StartTest, WhatALateLogTellsOfTheTimeBeforeItsFirstLaunchIsNoUse) {
+  start({}, kA);
+  for (Nanos now = milliseconds(300); now <= milliseconds(400); now += milliseconds(2))
+    accounting_.hear(kA, {}, at(now));
+  for (Nanos now = milliseconds(402); now <= milliseconds(700); now += milliseconds(2))
+    accounting_.hear(kA, {.launches = 1, .waits = true}, at(now));
+  consume(milliseconds(400));
+  EXPECT_EQ(used(), Nanos{});
+  consume(milliseconds(700));
+  EXPECT_GE(used(), milliseconds(290));
+}
+
+TEST_F(StartTest, WhatItSaidLongAgoSaysNothing) {
+  start({}, kA);
+  steps({}, milliseconds(100), nothing);
+  consume(milliseconds(100));
+  accounting_.take_charge(kA);
+  consume(seconds(2));
+  EXPECT_GE(used(), milliseconds(1500));
+}
+
+TEST_F(StartTest, WhereThereAreNoSamplesItIsNotBelievedForLong) {
+  start({}, kA);
+  steps({}, LoneContext::kUnsampled, nothing);
+  EXPECT_LE(used(), milliseconds(2));
+  steps(LoneContext::kUnsampled, LoneContext::kUnsampled + seconds(1), nothing);
+  EXPECT_GE(used(), milliseconds(990));
+}
+
+// Of the 48 programs that started on an H200 the last one had begun after 15 s. Others make their
+// contexts meanwhile.
+TEST_F(StartTest, ALongStartIsNoUse) {
+  for (Nanos second{}; second < seconds(40); second += seconds(1)) {
+    for (Nanos turn = second; turn < second + seconds(1); turn += milliseconds(50)) {
+      start(turn, kA);
+      stop(turn + milliseconds(40), kA);
+      start(turn + milliseconds(40), kB);
+      stop(turn + milliseconds(50), kB);
+      steps(turn, turn + milliseconds(50), nothing);
+    }
+    if (second < seconds(20)) EXPECT_TRUE(accounting_.needs_samples());
+    sample(0, second, second + seconds(1));
+    if (second + seconds(1) == seconds(20)) {
+      EXPECT_LE(used(), milliseconds(100));
+    }
+    if (second + seconds(1) == LoneContext::kYoung) accounting_.take_charge(kA);
+  }
+  EXPECT_FALSE(accounting_.is_young(kA, at(LoneContext::kYoung)));
+  EXPECT_GE(used(), seconds(7)) << "it is no start any more";
+}
+
+// What a forger has had is charged when the driver's samples come.
+TEST_F(StartTest, ASampleThatContradictsItsWordIsBelieved) {
+  start({}, kA);
+  steps({}, milliseconds(600), nothing);
+  EXPECT_EQ(used(), Nanos{});
+  sample(0.98, {}, milliseconds(600));
+  EXPECT_EQ(used(), milliseconds(600));
+  steps(milliseconds(600), seconds(1), nothing);
+  EXPECT_EQ(used(), milliseconds(400)) << "its word counts no more";
+  EXPECT_EQ(total(), seconds(1));
+}
+
+TEST_F(StartTest, ASampleOfAStartThatHasGoneToWorkContradictsNothing) {
+  start({}, kA);
+  steps({}, milliseconds(400), nothing);
+  steps(milliseconds(400), milliseconds(1000), [](Nanos now) {
+    return LoneContext::Word{.launches = static_cast<uint64_t>(now.count()), .waits = true};
+  });
+  EXPECT_EQ(used(), milliseconds(600));
+  sample(0.6, {}, milliseconds(1000));
+  EXPECT_EQ(used(), Nanos{});
+  steps(milliseconds(1000), milliseconds(1200),
+        [](Nanos) { return LoneContext::Word{.launches = 1'000'000'000, .waits = false}; });
+  EXPECT_LE(used(), LoneContext::kRest + milliseconds(2)) << "its word still counts";
+}
+
+TEST_F(StartTest, WhatIsFrozenUsesNothingAndWhatItRestedBeforeIsKept) {
+  start({}, kA);
+  steps({}, milliseconds(2), nothing);
+  accounting_.set_frozen(kA, true, at(milliseconds(2)));
+  steps(milliseconds(2), milliseconds(50), nothing);
+  accounting_.set_frozen(kA, false, at(milliseconds(50)));
+  steps(milliseconds(50), milliseconds(60), nothing);
+  EXPECT_LE(used(), milliseconds(2));
+  accounting_.end(kA, at(milliseconds(60)));
+  EXPECT_GE(accounting_.take_charge(kA).excused, milliseconds(10));
+}
+
+}  // namespace
+}  // namespace gpushare

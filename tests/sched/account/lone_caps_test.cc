@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// A cap holds for programs that have the GPU to themselves, however they share out their work and
+// their rests: the switch log says nothing of them, and the driver's samples come late. Each of
+// these was charged by what it had done before, and had up to six times its cap.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "tests/sched/support/scheduler_rig.h"
+
+namespace gpushare {
+namespace {
+
+using namespace std::chrono_literals;
+using test::SchedulerRig;
+
+class LoneCaps : public ::testing::Test {
+ protected:
+  // A program that works for a while now and then.
+  struct Bursts {
+    sim::Program* program = nullptr;
+    std::vector<std::pair<uint64_t, Nanos>> kernels{};
+  };
+
+  static void work(Bursts& one, Nanos time) {
+    one.kernels.emplace_back(one.program->kernel(time), time);
+  }
+  static Nanos executed(const SchedulerRig& rig, const Bursts& one) {
+    Nanos sum{};
+    for (const auto& [kernel, time] : one.kernels) {
+      const bool is_over =
+          std::ranges::find(rig.machine.finished, kernel, &sim::Completion::sequence) !=
+          rig.machine.finished.end();
+      sum += is_over ? time : one.program->executed(kernel);
+    }
+    return sum;
+  }
+  static Nanos asked(const Bursts& one) {
+    Nanos sum{};
+    for (const auto& [kernel, time] : one.kernels) sum += time;
+    return sum;
+  }
+  static double of(Nanos done, Nanos time) { return std::chrono::duration<double>(done) / time; }
+
+  SchedulerRig rig_;
+};
+
+// Four programs of one tenant rest for some seconds, and then work for a while, one after the
+// other.
+TEST_F(LoneCaps, ProgramsThatRestAndWorkByTurnsHaveItTogether) {
+  for (const Nanos burst : {Nanos(300ms), Nanos(900ms), Nanos(1900ms), Nanos(4s)}) {
+    SchedulerRig rig;
+    std::vector<Bursts> all;
+    rig.start();
+    for (int i = 0; i < 4; ++i) all.push_back({.program = &rig.add("capped", {{"max", "10%"}})});
+    rig.run_for(1s);
+    constexpr Nanos kTime = 80s;
+    for (Nanos now{}; now < kTime; now += burst) {
+      Bursts& one = all[static_cast<size_t>(now / burst) % all.size()];
+      if (executed(rig, one) == asked(one)) work(one, burst);
+      rig.run_for(burst);
+    }
+    Nanos done{};
+    for (const Bursts& one : all) done += executed(rig, one);
+    EXPECT_LE(of(done, kTime), 0.12) << burst / 1ms << " ms";
+    EXPECT_GE(of(done, kTime), 0.08) << burst / 1ms << " ms";
+  }
+}
+
+// An honest one beside a neighbour that works for a second and rests for one.
+TEST_F(LoneCaps, OneWhoseNeighbourPausesHasItAll) {
+  rig_.start();
+  Bursts capped{.program = &rig_.add("capped", {{"max", "10%"}})};
+  Bursts other{.program = &rig_.add("other", {})};
+  work(capped, 1000s);
+  rig_.run_for(2s);
+  const Nanos before = executed(rig_, capped);
+  constexpr Nanos kTime = 60s;
+  for (Nanos now{}; now < kTime; now += 2s) {
+    work(other, 1s);
+    rig_.run_for(2s);
+  }
+  EXPECT_NEAR(of(executed(rig_, capped) - before, kTime), 0.1, 0.015);
+}
+
+// What it may have it gets: one that works less than its cap is not held for what it rested.
+TEST_F(LoneCaps, OneThatRestsMostOfTheTimeIsNotHeld) {
+  rig_.start();
+  Bursts light{.program = &rig_.add("capped", {{"max", "30%"}})};
+  rig_.run_for(2s);
+  constexpr Nanos kTime = 40s;
+  for (Nanos now{}; now < kTime; now += 2500ms) {
+    work(light, 500ms);
+    rig_.run_for(2500ms);
+  }
+  EXPECT_GE(of(executed(rig_, light), asked(light)), 0.99);
+}
+
+}  // namespace
+}  // namespace gpushare
