@@ -68,13 +68,13 @@ struct SwitchBatch {
 // What the driver's own counters say of one process.
 struct Utilisation {
   pid_t pid = 0;
-  // 0 to 1: in what part of the time a kernel of it was on the SMs, until this instant.
-  double sm_fraction = 0;
-  Time until{};
+  double sm_fraction = 0;  // 0 to 1: in what part of the time a kernel of it was on the SMs
 };
 
 // Of all processes on a GPU, since the sample before. It tells nothing new while `until` is not
-// after `from`; of a process that is not listed, that it did nothing, or began in that time.
+// after `from`. Of a process that is not listed it says that it did nothing, or began in that time,
+// or that another one had the GPU at each of the driver's looks: of processes that share a GPU by
+// time slices only the sum is exact (bench/results/samples.jsonl, H200).
 struct UtilisationSample {
   Time from{}, until{};
   std::vector<Utilisation> of;

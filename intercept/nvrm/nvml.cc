@@ -114,8 +114,7 @@ std::optional<UtilisationSample> Nvml::utilisation(const std::string& uuid) {
   for (const Sample& sample : samples) {
     if (sample.pid == 0 || sample.timestamp_us <= since) continue;
     newest = std::max(newest, sample.timestamp_us);
-    result.of.push_back(
-        {static_cast<pid_t>(sample.pid), sample.sm / 100.0, at(sample.timestamp_us)});
+    result.of.push_back({static_cast<pid_t>(sample.pid), sample.sm / 100.0});
   }
   result.from = at(since);
   result.until = at(newest);

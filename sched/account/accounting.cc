@@ -13,6 +13,10 @@ constexpr Nanos kWindow = Accounting::kSlot * Accounting::kWindowSlots;
 constexpr Nanos kLeastWindow = 2 * Accounting::kSlot;
 constexpr double kLeastThawed = 0.05;
 
+Nanos part(Nanos time, double of) {
+  return Nanos(std::llround(static_cast<double>(time.count()) * of));
+}
+
 uint16_t permille(double share) {
   return static_cast<uint16_t>(std::lround(std::clamp(share, 0.0, 1.0) * 1000));
 }
@@ -424,40 +428,56 @@ void Accounting::sample(const UtilisationSample& sample, Time now) {
 // The log may be read later than the samples of the same time.
 void Accounting::settle() {
   while (!untold_.empty() && untold_.front().until <= at_) {
-    const UtilisationSample sample = std::move(untold_.front());
+    settle(untold_.front());
     untold_.erase(untold_.begin());
-    for (auto& [pid, meter] : meters_) {
-      const auto own = std::ranges::find(sample.of, pid, &Utilisation::pid);
-      // It may have come too late for this sample.
-      if (own == sample.of.end() && meter.added > sample.from - kLongestSample) continue;
-      settle(meter, sample, own == sample.of.end() ? nullptr : &*own);
-    }
   }
 }
 
-void Accounting::settle(Meter& meter, const UtilisationSample& sample, const Utilisation* own) {
-  const double busy = own == nullptr || own->sm_fraction < kBusySample ? 0 : own->sm_fraction;
+// Who shares the GPU by slices is not told apart: the driver gives each of its looks at the GPU to
+// one process. So it is the sum of all that counts, and what the log accounts for is taken off.
+void Accounting::settle(const UtilisationSample& sample) {
+  double all = 0;
+  for (const Utilisation& each : sample.of) all += each.sm_fraction;
+  Time came = Time::max();
+  for (const auto& [pid, meter] : meters_) came = std::min(came, meter.added);
+  // Looks from before anybody was there are none.
+  Time mean_from = sample.from;
+  if (sample.tick > Nanos{} && came > sample.from && came < sample.until) {
+    const auto looks = (sample.until - came + sample.tick - Nanos(1)) / sample.tick;
+    mean_from = std::max(mean_from, sample.until - looks * sample.tick);
+  }
+  const Nanos busy =
+      all < kBusySample ? Nanos{} : part(sample.until - mean_from, std::min(all, 1.0));
+  const bool tells = sample.until - sample.from <= kLongestSample;
+  Nanos shared{};
+  if (tells)
+    for (const auto& [pid, meter] : meters_)
+      shared += meter.lone_use.shared(sample.from, sample.until);
+  for (auto& [pid, meter] : meters_) {
+    const auto own = std::ranges::find(sample.of, pid, &Utilisation::pid);
+    const bool is_listed = own != sample.of.end();
+    note_sample(meter, is_listed ? own->sm_fraction : 0, sample);
+    // It may have come too late for this sample.
+    if (!tells || (!is_listed && meter.added > sample.from - kLongestSample)) continue;
+    const Nanos of_others = shared - meter.lone_use.shared(sample.from, sample.until);
+    const LoneUse::Told told = meter.lone_use.settle(
+        std::max(sample.from, meter.added), sample.until, std::max(busy - of_others, Nanos{}),
+        [&](Time begin, Time end, Nanos more) { correct(meter, begin, end, more); });
+    meter.lone.sample(sample.from, sample.until, told.rate);
+  }
+}
+
+// What was given to this one.
+void Accounting::note_sample(Meter& meter, double fraction, const UtilisationSample& sample) {
+  const double busy = fraction < kBusySample ? 0 : fraction;
   meter.sampled = busy;
   if (!has_log_) meter.share = busy;
-  const Time until = own == nullptr ? sample.until : own->until;
-  const Time from = std::max(sample.from, meter.added);
-  if (until <= from) return;
-  Time mean_from = sample.from;
-  if (sample.tick > Nanos{}) {
-    const auto looks = (until - from + sample.tick - Nanos(1)) / sample.tick;
-    mean_from = std::max(mean_from, until - looks * sample.tick);
-  }
-  if (busy > 0) meter.signs.shown = std::max(meter.signs.shown, until);
-  if (busy > 0 && !meter.is_frozen) meter.last_active = std::max(meter.last_active, until);
-  if (until - from > kLongestSample) return;
-  const Nanos used(std::llround(static_cast<double>((until - mean_from).count()) * busy));
-  const LoneUse::Told told = meter.lone_use.settle(
-      from, until, used,
-      [&](Time begin, Time end, Nanos more) { correct(meter, begin, end, more); });
-  meter.lone.sample(from, until, told.rate);
-
-  meter.sampled_busy += used;
-  meter.sampled_time += until - from;
+  if (busy > 0) meter.signs.shown = std::max(meter.signs.shown, sample.until);
+  if (busy > 0 && !meter.is_frozen) meter.last_active = std::max(meter.last_active, sample.until);
+  const Nanos time = sample.until - std::max(sample.from, meter.added);
+  if (time <= Nanos{} || time > kLongestSample) return;
+  meter.sampled_busy += part(time, busy);
+  meter.sampled_time += time;
   if (meter.sampled_time >= kSampledTogether) look_at_second(meter);
 }
 

@@ -212,7 +212,8 @@ class Accounting {
   void correct(Meter& meter, Time from, Time until, Nanos more);
   Charge take(Meter& meter, Time until);
   void settle();
-  void settle(Meter& meter, const UtilisationSample& sample, const Utilisation* own);
+  void settle(const UtilisationSample& sample);
+  void note_sample(Meter& meter, double fraction, const UtilisationSample& sample);
   void look_at_second(Meter& meter);
   void decide(Meter& meter);
   void begin_turn(Meter& meter, Time at);

@@ -42,6 +42,16 @@ void LoneUse::add(const Stretch& stretch) {
   stretches_.push_back(stretch);
 }
 
+Nanos LoneUse::shared(Time from, Time until) const {
+  Nanos sum{};
+  for (const Stretch& stretch : stretches_) {
+    const Nanos within = std::min(until, stretch.until) - std::max(from, stretch.from);
+    if (stretch.kind != Kind::kShared || within <= Nanos{}) continue;
+    sum += times(stretch.resident, ratio(within, stretch.until - stretch.from));
+  }
+  return sum;
+}
+
 LoneUse::Told LoneUse::settle(
     Time from, Time until, Nanos busy,
     const std::function<void(Time from, Time until, Nanos more)>& correct) {

@@ -2,10 +2,10 @@
 // LoneUse: what a process was resident for lately, until a sample of the driver has told how much
 // of that was use. Beside others the switch log is exact; of a process that is alone it only says
 // that it is resident, and what is charged for that at once is a guess (lone_context.h). A sample
-// tells how much of a span it was busy. What the log does not account for of that is its use while
-// it was alone, and what was charged too little or too much is set right:
-//   sampled busy for 120 of 200 ms; 40 of these were turns beside others; of the other 160, alone,
-//   20 ms had been charged -> 80 - 20 = 60 ms more
+// tells for how much of a span the GPU was busy. What the log does not account for of that is its
+// use while it was alone, and what was charged too little or too much is set right:
+//   busy for 120 of 200 ms; 40 of these were its turns beside others; of the other 160, alone, 20
+//   ms had been charged -> 80 - 20 = 60 ms more
 // Spans that no sample tells of within kKept stay as they were charged. Pure.
 #pragma once
 
@@ -42,9 +42,11 @@ class LoneUse {
     Nanos used{};      // and used so much of that
     double rate = -1;  // that part; < 0: it was not alone for long enough to tell
   };
-  // A sample: of the time from `from` until `until` it was busy for `busy`. What is known of that
-  // time is forgotten with it. `correct` is called with a part of the time, and what is to be added
-  // to its charge.
+  // For how long it was resident beside others in this span.
+  Nanos shared(Time from, Time until) const;
+  // A sample: from `from` until `until` the GPU was busy for `busy`, less the turns of others. What
+  // is known of that time is forgotten with it. `correct` is called with a part of the time, and
+  // what is to be added to its charge.
   Told settle(Time from, Time until, Nanos busy,
               const std::function<void(Time from, Time until, Nanos more)>& correct);
 

@@ -181,9 +181,12 @@ std::optional<UtilisationSample> RemoteGpu::utilisation(uint32_t gpu) {
   if (!uses) return std::nullopt;
   UtilisationSample sample;
   for (const Use& use : *uses) {
-    const Time until = from_ns(use.until_ns);
-    if (use.pid == 0) sample.from = from_ns(use.from_ns), sample.until = until;
-    if (use.pid != 0) sample.of.push_back({use.pid, use.sm_ppm / 1e6, until});
+    if (use.pid == 0) {
+      sample.from = from_ns(use.from_ns);
+      sample.until = from_ns(use.until_ns);
+    } else {
+      sample.of.push_back({use.pid, use.sm_ppm / 1e6});
+    }
   }
   return sample;
 }

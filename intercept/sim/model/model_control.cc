@@ -206,7 +206,7 @@ UtilisationSample Model::utilisation(uint32_t gpu) {
   if (passed > kLongest) sample = {};  // nobody has asked meanwhile
   if (sample.until > sample.from)
     for (const auto& [pid, time] : busy)
-      sample.of.push_back({pid, static_cast<double>(time.count()) / passed.count(), now_});
+      sample.of.push_back({pid, static_cast<double>(time.count()) / passed.count()});
   return std::exchange(device.sample, std::move(sample));
 }
 

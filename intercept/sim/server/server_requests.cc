@@ -302,8 +302,7 @@ void Server::answer_utilisation(Peer& peer, uint64_t tag, uint32_t gpu) {
     const UtilisationSample sample = model_.utilisation(gpu);
     uses.push_back({0, 0, to_ns(sample.from), to_ns(sample.until)});
     for (const Utilisation& each : sample.of)
-      uses.push_back({each.pid, static_cast<uint32_t>(each.sm_fraction * 1e6), to_ns(sample.from),
-                      to_ns(each.until)});
+      uses.push_back({each.pid, static_cast<uint32_t>(each.sm_fraction * 1e6), 0, 0});
   }
   answer_list(peer, Kind::kUtilisation, tag, uses);
 }

@@ -242,9 +242,8 @@ TEST_F(AccountingTest, AFreezeCountsFromItsInstantAlsoWhenTheLogIsBehind) {
 
 TEST_F(AccountingTest, WhoWasThereBeforeUsIsFoundByTheSamples) {
   consume(seconds(1));
-  accounting_.sample(
-      {.from = at({}), .until = at(seconds(1)), .of = {{kB, 0.98, at(seconds(1))}}, .tick = {}},
-      at(seconds(1)));
+  accounting_.sample({.from = at({}), .until = at(seconds(1)), .of = {{kB, 0.98}}, .tick = {}},
+                     at(seconds(1)));
   consume(seconds(2));
   EXPECT_GT(accounting_.take_charge(kB).used, milliseconds(800));
   EXPECT_EQ(accounting_.take_charge(kA).used, Nanos{});
@@ -325,7 +324,7 @@ TEST_F(AccountingTest, WithoutALogSharesAreTheDriversSamples) {
   Accounting accounting(false);
   accounting.add(kA, at({}));
   const UtilisationSample sampled{
-      .from = at({}), .until = at(seconds(1)), .of = {{kA, 0.4, at(seconds(1))}}, .tick = {}};
+      .from = at({}), .until = at(seconds(1)), .of = {{kA, 0.4}}, .tick = {}};
   EXPECT_TRUE(accounting.needs_samples());
   accounting.consume({{}, 0, at(seconds(1))});
   accounting.sample(sampled, at(seconds(1)));

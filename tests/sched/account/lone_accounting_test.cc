@@ -76,7 +76,11 @@ TEST_F(LoneTest, WhatTheLogAccountsForIsTakenOffWhatIsSampled) {
   consume(milliseconds(400));
   EXPECT_EQ(used(), milliseconds(325)) << "25 ms beside B, and 300 ms taken for use";
   // Of 400 ms it worked for 165: 25 beside B, 100 for which it was not alone for sure, and 40.
-  sample(0.4125, {}, milliseconds(400));
+  accounting_.sample({.from = at({}),
+                      .until = at(milliseconds(400)),
+                      .of = {{kA, 0.4125}, {kB, 0.1875}},
+                      .tick = {}},
+                     at(milliseconds(400)));
   consume(seconds(1));
   sample(0, milliseconds(400), seconds(1));
   consume(seconds(2));
@@ -87,6 +91,47 @@ TEST_F(LoneTest, WhatTheLogAccountsForIsTakenOffWhatIsSampled) {
     sample(0.5, seconds(second), seconds(second + 1));
   }
   EXPECT_NEAR(total().count(), 1165e6, 2e6) << "what was too much is taken off";
+}
+
+// The driver gives each of its looks to one of those that share the GPU: what the log accounts for
+// is theirs, and the rest was alone.
+TEST_F(LoneTest, WhomTheDriverSawIsNotAskedForOfThoseThatShare) {
+  for (const pid_t seen : {kA, kB}) {
+    Accounting accounting(/*has_log=*/true);
+    accounting.add(kA, at({}));
+    accounting.add(kB, at({}));
+    accounting.consume({{}, 0, at({})});
+    SwitchBatch batch;
+    for (Nanos turn{}; turn < milliseconds(200); turn += milliseconds(4)) {
+      batch.records.push_back({at(turn), 0, kA, 0, true});
+      batch.records.push_back({at(turn + milliseconds(2)), 0, kA, 0, false});
+      batch.records.push_back({at(turn + milliseconds(2)), 0, kB, 0, true});
+      batch.records.push_back({at(turn + milliseconds(4)), 0, kB, 0, false});
+    }
+    batch.records.push_back({at(milliseconds(200)), 0, kA, 0, true});
+    batch.complete_until = at(seconds(2));
+    accounting.consume(batch);
+    EXPECT_EQ(accounting.take_charge(kA).used, milliseconds(1900));
+    // A worked for 600 of the last 1,800 ms; the first 200 were seen as A's, or as B's.
+    UtilisationSample sample{.from = at({}), .until = at(milliseconds(1000)), .of = {}, .tick = {}};
+    sample.of = {{seen, 0.2}, {kA, 0.3}};
+    accounting.sample(sample, at(seconds(2)));
+    sample = {
+        .from = at(milliseconds(1000)), .until = at(seconds(2)), .of = {{kA, 0.3}}, .tick = {}};
+    accounting.sample(sample, at(seconds(2)));
+    accounting.consume({{}, 0, at(seconds(2))});
+    for (int second = 2; second < 6; ++second) {
+      accounting.consume({{}, 0, at(seconds(second + 1))});
+      accounting.sample({.from = at(seconds(second)),
+                         .until = at(seconds(second + 1)),
+                         .of = {{kA, 1}},
+                         .tick = {}},
+                        at(seconds(second + 1)));
+    }
+    // 100 beside B, 100 for which it may not have been alone, 200 of the second's 300, 300, and 4
+    // s.
+    EXPECT_NEAR(static_cast<double>(accounting.use(kA, at({})).total.count()), 4700e6, 1e6) << seen;
+  }
 }
 
 // While programs start the log may be read a second late.
