@@ -9,68 +9,101 @@
 namespace gpushare::nvrm {
 namespace {
 
-// Our own declarations of nvml.h's return codes and of nvmlProcessUtilizationSample_t.
+// nvml.h's return codes.
 constexpr int kSuccess = 0;
 constexpr int kNotFound = 6;  // there is no sample since the time that was asked for
 constexpr int kInsufficientSize = 7;
 
-struct Sample {
-  unsigned pid = 0;
-  unsigned long long timestamp_us = 0;                    // wall clock
-  unsigned sm = 0, memory = 0, encoder = 0, decoder = 0;  // percent
-};
-
 constexpr unsigned kSpareRows = 16;  // for processes that come meanwhile
-// No sample tells of more time than that.
-constexpr unsigned long long kLongestUs = 1'000'000;
-// The driver samples so often, and is late by some 10 ms (bench/results/samples.jsonl, H200).
+constexpr unsigned kMostRows = 65'536;
+constexpr int kTries = 3;
+// Of what is longer ago nothing is asked.
+constexpr Nanos kLongest = std::chrono::seconds(1);
+// The driver looks so often on an H200 (bench/results/samples.jsonl).
 constexpr Nanos kTick = std::chrono::milliseconds(200);
-// If it has nothing for so long, nobody was there.
-constexpr unsigned long long kSilenceUs = 600'000, kLatestUs = 300'000;
+// The same look may come with another stamp (up to 0.6 ms later, the same file), and no driver
+// looks again so soon.
+constexpr Micros kSameLook = std::chrono::milliseconds(20);
+// Some drivers look once a second. If there is no look for longer nobody was there, or did nothing,
+// but for the last moments.
+constexpr Nanos kSilence = std::chrono::milliseconds(1100);
+constexpr Nanos kLatest = std::chrono::milliseconds(300);
+// If the clocks differ by so much more or less than before, the wall clock was set.
+constexpr Nanos kClockSet = std::chrono::milliseconds(50);
+// The driver remembers 72 or 100 looks.
+constexpr Nanos kRemembered = std::chrono::seconds(25);
+// How often a GPU that NVML does not know is looked for.
+constexpr Nanos kAgain = std::chrono::seconds(10);
+
+class Library final : public NvmlCalls {
+ public:
+  Library() = default;
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+  ~Library() override {
+    if (has_started_) shutdown_();
+    if (library_ != nullptr) ::dlclose(library_);
+  }
+
+  bool start() {
+    library_ = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    int (*init)() = nullptr;
+    if (library_ == nullptr || !find_symbol(init, "nvmlInit_v2") ||
+        !find_symbol(shutdown_, "nvmlShutdown") ||
+        !find_symbol(by_uuid_, "nvmlDeviceGetHandleByUUID") ||
+        !find_symbol(samples_, "nvmlDeviceGetProcessUtilization"))
+      return false;
+    has_started_ = init() == kSuccess;
+    return has_started_;
+  }
+
+  int find(const std::string& uuid, void*& device) override {
+    return by_uuid_(uuid.c_str(), &device);
+  }
+  int samples(void* device, NvmlSample* rows, unsigned& count,
+              unsigned long long since_us) override {
+    return samples_(device, rows, &count, since_us);
+  }
+  Now now() const override {
+    const Time time = MonotonicClock().now();
+    const auto wall = std::chrono::system_clock::now().time_since_epoch();
+    return {.time = time, .wall = std::chrono::duration_cast<Micros>(wall)};
+  }
+
+ private:
+  template <class F>
+  bool find_symbol(F& function, const char* name) {
+    function = reinterpret_cast<F>(::dlsym(library_, name));
+    return function != nullptr;
+  }
+
+  void* library_ = nullptr;
+  bool has_started_ = false;
+  int (*shutdown_)() = nullptr;
+  int (*by_uuid_)(const char*, void**) = nullptr;
+  int (*samples_)(void*, NvmlSample*, unsigned*, unsigned long long) = nullptr;
+};
 
 }  // namespace
 
-struct Nvml::Api {
-  void* library = nullptr;
-  int (*init)() = nullptr;
-  int (*shutdown)() = nullptr;
-  int (*by_uuid)(const char*, void**) = nullptr;
-  int (*samples)(void*, Sample*, unsigned*, unsigned long long) = nullptr;
-
-  ~Api() {
-    if (library != nullptr) ::dlclose(library);
-  }
-  template <class F>
-  bool find(F& function, const char* name) {
-    function = reinterpret_cast<F>(::dlsym(library, name));
-    return function != nullptr;
-  }
-};
-
-Nvml::Nvml(std::unique_ptr<Api> api) : api_(std::move(api)) {}
-
-Nvml::~Nvml() { api_->shutdown(); }
-
 std::unique_ptr<Nvml> Nvml::load() {
-  auto api = std::make_unique<Api>();
-  api->library = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (api->library == nullptr) return nullptr;
-  if (!api->find(api->init, "nvmlInit_v2") || !api->find(api->shutdown, "nvmlShutdown") ||
-      !api->find(api->by_uuid, "nvmlDeviceGetHandleByUUID") ||
-      !api->find(api->samples, "nvmlDeviceGetProcessUtilization"))
-    return nullptr;
-  if (api->init() != kSuccess) return nullptr;
-  return std::unique_ptr<Nvml>(new Nvml(std::move(api)));
+  auto library = std::make_unique<Library>();
+  if (!library->start()) return nullptr;
+  return std::make_unique<Nvml>(std::move(library));
 }
 
-// Nothing waits for a GPU that does not answer but what asks for that one.
-Nvml::Device Nvml::device_of(const std::string& uuid) {
+// No lock of ours is held while NVML is asked.
+Nvml::Device Nvml::device_of(const std::string& uuid, Time now) {
+  Device device;
   {
     const std::lock_guard lock(mutex_);
-    if (const auto known = devices_.find(uuid); known != devices_.end()) return known->second;
+    const auto known = devices_.find(uuid);
+    if (known != devices_.end()) device = known->second;
+    const bool was_asked = known != devices_.end() && now - device.asked < kAgain;
+    if (device.handle != nullptr || was_asked) return device;
   }
-  Device device;
-  if (api_->by_uuid(uuid.c_str(), &device.handle) != kSuccess) device.handle = nullptr;
+  if (calls_->find(uuid, device.handle) != kSuccess) device.handle = nullptr;
+  device.asked = now;
   note(uuid, device);
   return device;
 }
@@ -80,46 +113,71 @@ void Nvml::note(const std::string& uuid, const Device& device) {
   devices_[uuid] = device;
 }
 
-// NVML gives one row for each process: the mean of what it sampled since the instant that it is
-// asked for.
+// The driver stamps its looks with the wall clock. When that is set nothing is told of the time
+// before; and while looks from before seem to be of the time to come, they are in every mean.
+void Nvml::follow_clock(Device& device, const NvmlCalls::Now& now) {
+  const Nanos ahead = now.wall - now.time.time_since_epoch();
+  const Nanos set = device.told == Time{} ? Nanos{} : ahead - device.wall_ahead;
+  device.wall_ahead = ahead;
+  if (set < -kClockSet) device.mixed_until = now.time + std::min<Nanos>(-set, kRemembered);
+  if (std::chrono::abs(set) <= kClockSet && now.time >= device.mixed_until) return;
+  device.told = now.time;
+  device.looked = now.time;
+}
+
+int Nvml::ask(Device& device, Micros since, std::vector<NvmlSample>& rows) {
+  for (int tries = 1;; ++tries) {
+    rows.assign(device.rows, NvmlSample{});
+    unsigned count = device.rows;
+    const int rc = calls_->samples(device.handle, rows.data(), count,
+                                   static_cast<unsigned long long>(since.count()));
+    if (rc == kInsufficientSize) {
+      const unsigned needed = std::min(count, kMostRows) + kSpareRows;
+      device.rows = std::min(std::max(needed, 2 * device.rows), kMostRows);
+      if (tries < kTries) continue;
+    }
+    rows.resize(rc == kSuccess ? std::min<size_t>(count, rows.size()) : 0);
+    return rc;
+  }
+}
+
+// NVML gives one row for each process: the mean of the driver's looks since the instant that it is
+// asked for, where each look is given to one process.
 std::optional<UtilisationSample> Nvml::utilisation(const std::string& uuid) {
-  Device device = device_of(uuid);
+  const NvmlCalls::Now now = calls_->now();
+  Device device = device_of(uuid, now.time);
   if (device.handle == nullptr) return std::nullopt;
+  follow_clock(device, now);
 
-  using std::chrono::system_clock;
-  const auto now_us = static_cast<unsigned long long>(
-      std::chrono::duration_cast<Micros>(system_clock::now().time_since_epoch()).count());
-  const Time now = MonotonicClock().now();
-  const auto at = [&](unsigned long long stamp_us) {
-    return now - Micros(static_cast<int64_t>(now_us) - static_cast<int64_t>(stamp_us));
-  };
-  // The wall clock may have been set.
-  if (device.newest_us > now_us) device.newest_us = 0;
-  const unsigned long long since = std::max(device.newest_us, now_us - kLongestUs);
-  std::vector<Sample> samples(device.rows);
-  unsigned count = device.rows;
-  int rc = api_->samples(device.handle, samples.data(), &count, since);
-  if (rc == kInsufficientSize) {
-    count += kSpareRows;
-    samples.assign(count, {});
-    device.rows = count;
-    rc = api_->samples(device.handle, samples.data(), &count, since);
+  const Time from = std::max<Time>(device.told, now.time - kLongest);
+  const Micros ago = std::chrono::duration_cast<Micros>(now.time - from);
+  const Micros since = now.wall - ago + kSameLook;
+  std::vector<NvmlSample> rows;
+  const int rc = ask(device, since, rows);
+  if (rc != kSuccess && rc != kNotFound) {
+    note(uuid, device);
+    return std::nullopt;
   }
-  if (rc != kSuccess && rc != kNotFound) return std::nullopt;
-  samples.resize(rc == kSuccess ? std::min<size_t>(count, samples.size()) : 0);
 
-  unsigned long long newest = since;
-  if (rc == kNotFound && now_us - since >= kSilenceUs) newest = now_us - kLatestUs;
-  UtilisationSample result;
-  for (const Sample& sample : samples) {
-    if (sample.pid == 0 || sample.timestamp_us <= since) continue;
-    newest = std::max(newest, sample.timestamp_us);
-    result.of.push_back({static_cast<pid_t>(sample.pid), sample.sm / 100.0});
+  const Micros latest = calls_->now().wall;
+  UtilisationSample result{.from = from, .until = from, .of = {}, .tick = kTick};
+  bool makes_sense = true;
+  for (const NvmlSample& row : rows) {
+    const Micros stamp(static_cast<int64_t>(row.timestamp_us));
+    if (row.pid == 0 || stamp <= since) continue;
+    makes_sense = makes_sense && stamp <= latest && row.sm <= 100;
+    result.until = std::max<Time>(result.until, now.time - (now.wall - stamp));
+    result.of.push_back({static_cast<pid_t>(row.pid), row.sm / 100.0});
   }
-  result.from = at(since);
-  result.until = at(newest);
-  result.tick = kTick;
-  device.newest_us = newest;
+  if (!makes_sense) {
+    result.of.clear();
+    result.from = result.until = now.time;
+  } else if (!result.of.empty()) {
+    device.looked = result.until;
+  } else if (now.time - device.looked >= kSilence) {
+    result.until = std::max<Time>(from, now.time - kLatest);
+  }
+  device.told = result.until;
   note(uuid, device);
   return result;
 }

@@ -10,35 +10,63 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "intercept/gpu.h"
 
 namespace gpushare::nvrm {
 
+// Our own declaration of nvmlProcessUtilizationSample_t.
+struct NvmlSample {
+  unsigned pid = 0;
+  unsigned long long timestamp_us = 0;                    // wall clock
+  unsigned sm = 0, memory = 0, encoder = 0, decoder = 0;  // percent
+};
+
+// What Nvml asks: the library, whose return codes these are, and the machine's clocks.
+class NvmlCalls {
+ public:
+  struct Now {
+    Time time{};
+    Micros wall{};  // since the epoch
+  };
+  virtual ~NvmlCalls() = default;
+  virtual int find(const std::string& uuid, void*& device) = 0;
+  // `count`: the rows that there is room for; afterwards those that were written, or are needed.
+  virtual int samples(void* device, NvmlSample* rows, unsigned& count,
+                      unsigned long long since_us) = 0;
+  virtual Now now() const = 0;
+};
+
 class Nvml {
  public:
   // nullptr when this machine has no NVML, or it does not start.
   static std::unique_ptr<Nvml> load();
+  explicit Nvml(std::unique_ptr<NvmlCalls> calls) : calls_(std::move(calls)) {}
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
-  ~Nvml();
 
   // What is new since the last call for the GPU with this UUID, as Gpu::utilisation() says. Whole
-  // percent. nullopt when it does not tell: a GPU without this counter, or MIG.
+  // percent. nullopt when it does not tell now: a GPU without this counter, MIG, or an error.
   std::optional<UtilisationSample> utilisation(const std::string& uuid);
 
  private:
-  struct Api;
   struct Device {
-    void* handle = nullptr;            // nullptr: NVML does not know it
-    unsigned long long newest_us = 0;  // the time stamp until which all has been told
-    unsigned rows = 16;                // that were enough so far
+    void* handle = nullptr;  // nullptr: NVML does not know it
+    Time asked{};            // for the handle
+    unsigned rows = 16;      // that were enough so far
+    Time told{};             // until when all has been told, or will not be; zero: not asked yet
+    Time looked{};           // the newest of the driver's looks; zero: none yet
+    Nanos wall_ahead{};      // of the other clock, at the last call
+    Time mixed_until{};      // until then the driver has looks that seem to be of the time to come
   };
-  explicit Nvml(std::unique_ptr<Api> api);
-  Device device_of(const std::string& uuid);
+  Device device_of(const std::string& uuid, Time now);
   void note(const std::string& uuid, const Device& device);
-  std::unique_ptr<Api> api_;
+  static void follow_clock(Device& device, const NvmlCalls::Now& now);
+  int ask(Device& device, Micros since, std::vector<NvmlSample>& rows);
+
+  const std::unique_ptr<NvmlCalls> calls_;
   std::mutex mutex_;                       // of what follows
   std::map<std::string, Device> devices_;  // by UUID
 };

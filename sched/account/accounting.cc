@@ -40,6 +40,7 @@ Accounting::Meter* Accounting::bearer(pid_t pid) {
 }
 
 void Accounting::add(pid_t pid, Time now) {
+  if (meters_.empty()) peopled_since_ = now;
   const auto [at, is_new] = meters_.try_emplace(pid);
   if (!is_new) return;
   at->second.added = now;
@@ -206,7 +207,12 @@ void Accounting::charge(Time from, Time to) {
       meter->lone_use.add_alone(from, to, rate);
       if (rate > 0) meter->last_active = to;
     } else {
-      meter->lone_use.add_shared(from, to);
+      // Beyond its slice it is alone, and what it did a sample tells.
+      if (from >= lone_from(*meter)) {
+        meter->lone_use.add_alone(from, to, 1);
+      } else {
+        meter->lone_use.add_shared(from, to);
+      }
       meter->last_active = to;
     }
     const Nanos switching = std::min(used, meter->switching);
@@ -245,6 +251,7 @@ void Accounting::correct(Meter& meter, Time from, Time until, Nanos more) {
     meter.slots[i].used += std::max(change, least);
     all_[i].used += std::max(change, least);
   }
+  if (more > Nanos{} && !meter.is_frozen) meter.last_active = std::max(meter.last_active, until);
   if (more >= Nanos{}) return count(meter, more);
   const Nanos back = std::min(-more, meter.pending.used);
   meter.pending.used -= back;
@@ -275,7 +282,8 @@ void Accounting::close_slot() {
   shift(all_);
   for (auto& [pid, meter] : meters_) {
     shift(meter.slots);
-    meter.pending.excused += meter.lone_use.forget(at_).by_word;
+    const LoneUse::Spared spared = meter.lone_use.forget(at_);
+    meter.pending.excused += spared.by_word + spared.by_rate;
     meter.share = share_of(meter);
     if (!is_second) continue;
     std::move(meter.history.begin() + 1, meter.history.end(), meter.history.begin());
@@ -419,8 +427,10 @@ void Accounting::apply(const Boundary& boundary) {
 }
 
 void Accounting::sample(const UtilisationSample& sample, Time now) {
+  // Nothing is new, or it cannot be: the log's time would wait for it.
+  if (sample.until <= sample.from || sample.until > now + kLongestSample) return;
   sampled_ = now;
-  if (sample.until <= sample.from) return;  // nothing is new
+  if (untold_.size() == kMostUntold) untold_.erase(untold_.begin());
   untold_.push_back(sample);
   settle();
 }
@@ -433,37 +443,47 @@ void Accounting::settle() {
   }
 }
 
-// Who shares the GPU by slices is not told apart: the driver gives each of its looks at the GPU to
-// one process. So it is the sum of all that counts, and what the log accounts for is taken off.
-void Accounting::settle(const UtilisationSample& sample) {
+// For how long the GPU was busy. While nobody is there at all, the driver does not look.
+Nanos Accounting::busy_in(const UtilisationSample& sample) const {
   double all = 0;
   for (const Utilisation& each : sample.of) all += each.sm_fraction;
-  Time came = Time::max();
-  for (const auto& [pid, meter] : meters_) came = std::min(came, meter.added);
-  // Looks from before anybody was there are none.
-  Time mean_from = sample.from;
-  if (sample.tick > Nanos{} && came > sample.from && came < sample.until) {
-    const auto looks = (sample.until - came + sample.tick - Nanos(1)) / sample.tick;
-    mean_from = std::max(mean_from, sample.until - looks * sample.tick);
+  if (all < kBusySample) return {};
+  Time from = sample.from;
+  const bool has_strangers = std::ranges::any_of(
+      sample.of, [&](const Utilisation& one) { return find(one.pid) == nullptr; });
+  if (sample.tick > Nanos{} && peopled_since_ > from && peopled_since_ < sample.until &&
+      !has_strangers) {
+    const auto looks = (sample.until - peopled_since_ + sample.tick - Nanos(1)) / sample.tick;
+    from = std::max(from, sample.until - looks * sample.tick);
   }
-  const Nanos busy =
-      all < kBusySample ? Nanos{} : part(sample.until - mean_from, std::min(all, 1.0));
-  const bool tells = sample.until - sample.from <= kLongestSample;
+  return part(sample.until - from, std::min(all, 1.0));
+}
+
+// Who shares the GPU is not told apart: the driver gives each of its looks at the GPU to one
+// process. So it is the sum of all that counts, less the turns that the log tells of. If others did
+// less in these, it was this one's use: caps count it.
+void Accounting::settle(const UtilisationSample& sample) {
+  const Time from = sample.from, until = sample.until;
+  lists_anybody_ = lists_anybody_ || !sample.of.empty();
+  const Nanos busy = busy_in(sample);
+  const bool tells = until - from <= kLongestSample;
   Nanos shared{};
   if (tells)
-    for (const auto& [pid, meter] : meters_)
-      shared += meter.lone_use.shared(sample.from, sample.until);
+    for (const auto& [pid, meter] : meters_) shared += meter.lone_use.shared(from, until);
   for (auto& [pid, meter] : meters_) {
     const auto own = std::ranges::find(sample.of, pid, &Utilisation::pid);
     const bool is_listed = own != sample.of.end();
     note_sample(meter, is_listed ? own->sm_fraction : 0, sample);
-    // It may have come too late for this sample.
-    if (!tells || (!is_listed && meter.added > sample.from - kLongestSample)) continue;
-    const Nanos of_others = shared - meter.lone_use.shared(sample.from, sample.until);
+    // It may have come too late for this sample, or this driver lists nobody.
+    const bool is_told = is_listed || (lists_anybody_ && meter.added <= from - kLongestSample);
+    if (!tells || !is_told) continue;
+    const Nanos turns = meter.lone_use.shared(from, until);
     const LoneUse::Told told = meter.lone_use.settle(
-        std::max(sample.from, meter.added), sample.until, std::max(busy - of_others, Nanos{}),
+        std::max(from, meter.added), until, std::max(busy - (shared - turns), Nanos{}),
         [&](Time begin, Time end, Nanos more) { correct(meter, begin, end, more); });
-    meter.lone.sample(sample.from, sample.until, told.rate);
+    meter.lone.sample(from, until, told.rate, told.used);
+    const Nanos most = std::clamp(busy - turns, Nanos{}, told.alone);
+    meter.pending.excused += std::max(most - told.used, Nanos{});
   }
 }
 
@@ -499,7 +519,8 @@ void Accounting::look_at_second(Meter& meter) {
 }
 
 bool Accounting::needs_samples() const {
-  return !meters_.empty() && (!has_log_ || at_ - resident_since_ > kLoneAfter ||
+  const bool is_vacant = resident_ == 0 && vacant_since_ != Time::min();
+  return !meters_.empty() && (!has_log_ || (!is_vacant && at_ - resident_since_ > kLoneAfter) ||
                               std::ranges::any_of(meters_, [](const auto& entry) {
                                 return entry.second.lone_use.is_open();
                               }));

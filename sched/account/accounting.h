@@ -57,6 +57,7 @@ class Accounting {
   static constexpr uint32_t kMostGroups = 8;
   // A longer sample tells only that somebody was there: what it is the mean of is not known.
   static constexpr Nanos kLongestSample = std::chrono::milliseconds(1500);
+  static constexpr size_t kMostUntold = 32;
   // Samples are put together to that: freezes are counted in tenths of it.
   static constexpr Nanos kSampledTogether = std::chrono::seconds(1);
 
@@ -83,7 +84,7 @@ class Accounting {
   struct Charge {
     Nanos used{};
     uint32_t turns = 0;  // times it was switched in
-    Nanos excused{};     // residence besides, that was no use by its own word, and is not sampled
+    Nanos excused{};     // besides, for caps: what may have been use, and nothing tells that it was
 
     void add(const Charge& more) {
       used += more.used;
@@ -213,6 +214,7 @@ class Accounting {
   Charge take(Meter& meter, Time until);
   void settle();
   void settle(const UtilisationSample& sample);
+  Nanos busy_in(const UtilisationSample& sample) const;
   void note_sample(Meter& meter, double fraction, const UtilisationSample& sample);
   void look_at_second(Meter& meter);
   void decide(Meter& meter);
@@ -253,10 +255,13 @@ class Accounting {
   Slots all_{};  // used and starts of the whole GPU
   uint64_t records_ = 0, lost_ = 0;
   Nanos unattributed_{};
-  Nanos round_{};                          // as of the last slot
-  std::optional<Nanos> rest_after_;        // as of at_ and of the slices; none: to be computed
-  Time sampled_{};                         // the last time; zero: never
-  std::vector<UtilisationSample> untold_;  // of time that the log has not told of yet
+  Nanos round_{};                    // as of the last slot
+  std::optional<Nanos> rest_after_;  // as of at_ and of the slices; none: to be computed
+  Time sampled_{};                   // the last time; zero: never
+  // Of time that the log has not told of yet: kMostUntold at most.
+  std::vector<UtilisationSample> untold_;
+  Time peopled_since_{};        // since then somebody was there all the time
+  bool lists_anybody_ = false;  // a sample has
 };
 
 }  // namespace gpushare

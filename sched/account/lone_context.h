@@ -45,15 +45,16 @@ class LoneContext {
   // It goes on as it was sampled for so long: meanwhile it was alone, or resident at all.
   static constexpr Nanos kGoesOn = std::chrono::milliseconds(1500);
 
-  // A sample: of what it was resident for alone between these instants it used this part; < 0: it
-  // tells nothing of that.
-  void sample(Time from, Time until, double rate) {
+  // A sample: of what it was resident for alone between these instants it used this part, which was
+  // so much; < 0: it tells nothing of that.
+  void sample(Time from, Time until, double rate, Nanos used) {
     sampled_ = until;
     if (rate < 0) return;
     rate_ = rate;
     told_from_ = from;
     told_until_ = until;
-    if (rate >= kLie && rests_since_ <= from && is_at_rest(until)) is_believed_ = false;
+    if (used >= part(until - from, kLie) && rests_since_ <= from && is_at_rest(until))
+      is_believed_ = false;
   }
 
   // To be called now and then while it is young: its launches only rise, so none is missed. The
@@ -96,6 +97,10 @@ class LoneContext {
   }
 
  private:
+  static Nanos part(Nanos time, double of) {
+    return Nanos(static_cast<int64_t>(static_cast<double>(time.count()) * of));
+  }
+
   // After a shorter rest it goes on as before.
   static constexpr Nanos kMoment = std::chrono::seconds(1);
   // The least that a process which rests is not sampled at: what a start does is below.

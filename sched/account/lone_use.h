@@ -6,7 +6,8 @@
 // use while it was alone, and what was charged too little or too much is set right:
 //   busy for 120 of 200 ms; 40 of these were its turns beside others; of the other 160, alone, 20
 //   ms had been charged -> 80 - 20 = 60 ms more
-// Spans that no sample tells of within kKept stay as they were charged. Pure.
+// Spans that no sample tells of within kKept stay as they were charged; caps count them in full.
+// Pure.
 #pragma once
 
 #include <algorithm>

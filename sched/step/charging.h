@@ -22,7 +22,7 @@ class Charging {
   // What young programs with the shim say of themselves counts until the driver's samples do.
   void hear_the_young(Time now);
   // What an MPS server used is its clients' use; a program whose cap closes its own gate is charged
-  // there. What a program that has ended was excused by its own word alone is charged to caps.
+  // there. What was excused for want of a sample that tells is charged to caps.
   // Buckets are charged by settle().
   void charge(const ProcessId& process, uint32_t tenant, uint32_t gpu,
               const Accounting::Charge& charge);

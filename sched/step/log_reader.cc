@@ -149,7 +149,8 @@ bool LogReader::is_read_until(uint32_t gpu, Time at) const {
 void LogReader::sample(const std::function<bool(uint32_t gpu)>& is_wanted) {
   for (uint32_t gpu = 0; gpu < logs_.size(); ++gpu) {
     const bool tells = state_.accounting[gpu].needs_samples() || is_wanted(gpu);
-    if (!tells || is_closed(gpu) || logs_[gpu].is_sampled || state_.enforcer.is_stuck(gpu))
+    if (!tells || !state_.gpu_problems[gpu].empty() || is_closed(gpu) || logs_[gpu].is_sampled ||
+        state_.enforcer.is_stuck(gpu))
       continue;
     logs_[gpu].is_sampled = true;
     // The question may be under way when this is no more; its answer is not given then.

@@ -71,11 +71,12 @@ TEST_F(LoneTest, WhatSamplesSayOfTheLastSecondIsItsShare) {
 
 // The log says what it had beside another one; of what is sampled, the rest was alone.
 TEST_F(LoneTest, WhatTheLogAccountsForIsTakenOffWhatIsSampled) {
+  accounting_.set_slice(kB, milliseconds(3));
   alternate({}, milliseconds(100));
   start(milliseconds(100), kA);
   consume(milliseconds(400));
   EXPECT_EQ(used(), milliseconds(325)) << "25 ms beside B, and 300 ms taken for use";
-  // Of 400 ms it worked for 165: 25 beside B, 100 for which it was not alone for sure, and 40.
+  // Of 400 ms it worked for 165: 25 beside B, and 140.
   accounting_.sample({.from = at({}),
                       .until = at(milliseconds(400)),
                       .of = {{kA, 0.4125}, {kB, 0.1875}},
@@ -128,8 +129,7 @@ TEST_F(LoneTest, WhomTheDriverSawIsNotAskedForOfThoseThatShare) {
                          .tick = {}},
                         at(seconds(second + 1)));
     }
-    // 100 beside B, 100 for which it may not have been alone, 200 of the second's 300, 300, and 4
-    // s.
+    // 100 beside B, 300 of the first second and 300 of the next, and 4 s.
     EXPECT_NEAR(static_cast<double>(accounting.use(kA, at({})).total.count()), 4700e6, 1e6) << seen;
   }
 }
@@ -180,7 +180,7 @@ TEST_F(LoneTest, WhatNoSampleHasToldOfWhenItEndsIsUse) {
   sample(0, milliseconds(1400), milliseconds(1500));
   consume(seconds(3));
   sample(0, milliseconds(1500), seconds(3));
-  EXPECT_EQ(used(), milliseconds(100)) << "that long it may not have been alone";
+  EXPECT_LE(used(), milliseconds(3)) << "so long, a slice, others may have waited";
   consume(milliseconds(3400));
   EXPECT_EQ(used(), Nanos{}) << "by the newest sample it does nothing";
   accounting_.end(kA, at(milliseconds(3400)));
@@ -245,8 +245,7 @@ TEST_F(StartTest, WithoutTheShimItIsUseUntilItIsSampled) {
   EXPECT_EQ(used(), seconds(1));
   sample(0, {}, seconds(1));
   alternate(seconds(1), seconds(5));
-  EXPECT_EQ(total(), milliseconds(1100))
-      << "900 ms of the next are paid: for 100 it may not have been alone";
+  EXPECT_NEAR(total().count(), 1e9, 3e6) << "what it has of the next four seconds is paid";
 }
 
 // Whether it was at work nobody knows any more.
@@ -359,10 +358,9 @@ TEST_F(StartTest, ALongStartIsNoUse) {
     if (second + seconds(1) == seconds(20)) {
       EXPECT_LE(used(), milliseconds(100));
     }
-    if (second + seconds(1) == LoneContext::kYoung) accounting_.take_charge(kA);
   }
   EXPECT_FALSE(accounting_.is_young(kA, at(LoneContext::kYoung)));
-  EXPECT_GE(used(), seconds(7)) << "it is no start any more";
+  EXPECT_LE(used(), seconds(1)) << "nor is it later, when its word counts no more";
 }
 
 // What a forger has had is charged when the driver's samples come.
@@ -375,6 +373,25 @@ TEST_F(StartTest, ASampleThatContradictsItsWordIsBelieved) {
   steps(milliseconds(600), seconds(1), nothing);
   EXPECT_EQ(used(), milliseconds(400)) << "its word counts no more";
   EXPECT_EQ(total(), seconds(1));
+}
+
+// One that says nothing works alone for 100 ms, and rests while a neighbour, which does nothing,
+// has the GPU for as long: who of them worked no sample tells, so that its caps count it.
+TEST_F(StartTest, ALiarDoesNotHideBehindAnIdleNeighbour) {
+  Nanos worked{}, counted{};
+  for (Nanos from{}; from < seconds(20); from += milliseconds(200)) {
+    start(from, kA);
+    steps(from, from + milliseconds(100), nothing);
+    start(from + milliseconds(100), kB);
+    steps(from + milliseconds(100), from + milliseconds(200), nothing);
+    accounting_.sample(
+        {.from = at(from), .until = at(from + milliseconds(200)), .of = {{kB, 0.5}}, .tick = {}},
+        at(from + milliseconds(200)));
+    worked += milliseconds(100);
+    const Accounting::Charge charge = accounting_.take_charge(kA);
+    counted += charge.used + charge.excused;
+  }
+  EXPECT_GE(counted, worked * 95 / 100);
 }
 
 TEST_F(StartTest, ASampleOfAStartThatHasGoneToWorkContradictsNothing) {

@@ -15,7 +15,8 @@ class LoneContextTest : public ::testing::Test {
   static Time at(Nanos time) { return Time{1000s + time}; }
   // One a second.
   void sample(double rate, Nanos from, Nanos to) {
-    for (Nanos time = from; time <= to; time += 1s) lone_.sample(at(time - 1s), at(time), rate);
+    for (Nanos time = from; time <= to; time += 1s)
+      lone_.sample(at(time - 1s), at(time), rate, std::chrono::duration_cast<Nanos>(rate * 1s));
   }
 
   LoneContext lone_;
