@@ -78,8 +78,8 @@ struct Utilisation {
 struct UtilisationSample {
   Time from{}, until{};
   std::vector<Utilisation> of;
-  // The driver looks so often, and what it says is the mean of those looks at which the process was
-  // there; zero: of the whole time.
+  // The driver looks so often, while anybody is there, and what it says is the mean of its looks;
+  // zero: of the whole time.
   Nanos tick{};
 };
 
@@ -176,8 +176,8 @@ class Gpu {
   virtual Result<SwitchBatch> read_switches(uint32_t gpu) = 0;
 
   // nullopt when this machine cannot tell, because it has no NVML or gives no permission. An H200
-  // has something new each 200 ms, to be read some 10 ms later; the mean of the time since the call
-  // before, a second at most, is within 1 % of what programs did (bench/results/samples.jsonl).
+  // has something new each 200 ms; the mean of the time since the call before, a second at most, is
+  // within 1 % of what a program did that was alone (bench/results/samples.jsonl).
   virtual std::optional<UtilisationSample> utilisation(uint32_t gpu) = 0;
 
   // Finds the objects of a process that opened the driver before an observer was there. The answer

@@ -63,8 +63,8 @@ class Scheduler {
  private:
   static constexpr int kStepsBeforeLost = 20;
   static constexpr Nanos kChores = std::chrono::seconds(1);
-  // As often as the driver has something new, where it is wanted. It answers after 0.8 ms, in which
-  // nothing else is asked of that GPU (bench/results/samples.jsonl, H200).
+  // As often as the driver has something new, where it is wanted. Two questions take it 1.5 ms, in
+  // which nothing else is asked of that GPU (bench/results/samples.jsonl, H200).
   static constexpr Nanos kSamples = std::chrono::milliseconds(200);
 
   // A GPU, and what decides on it.
