@@ -308,6 +308,10 @@ class Agent(Native):
         status = json.loads(seen.stdout) if seen.returncode == 0 else {}
         return {tenant["name"]: tenant["gpus"][0] for tenant in status.get("tenants", []) if tenant.get("gpus")}
 
+    def used_ns(self, tenant):
+        """What a tenant has been charged of the first GPU so far."""
+        return self.uses().get(tenant, {}).get("gpu_time_ns", 0)
+
     def recover(self):
         """What `gpushared --recover` says of this agent's control plane."""
         return run([self._build / "bin/gpushared", "--recover", "--region", self._region], 60)

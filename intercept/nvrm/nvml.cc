@@ -30,7 +30,8 @@ constexpr Nanos kSilence = std::chrono::milliseconds(1100);
 constexpr Nanos kLatest = std::chrono::milliseconds(300);
 // If the clocks differ by so much more or less than before, the wall clock was set.
 constexpr Nanos kClockSet = std::chrono::milliseconds(50);
-// The driver remembers 72 or 100 looks.
+// The driver remembers 72 or 100 looks (NV2080_CTRL_PERF_GPUMON_SAMPLE_COUNT_PERFMON_UTIL in the
+// public headers, by version).
 constexpr Nanos kRemembered = std::chrono::seconds(25);
 // How often a GPU that NVML does not know is looked for.
 constexpr Nanos kAgain = std::chrono::seconds(10);

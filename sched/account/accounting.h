@@ -33,8 +33,10 @@ namespace gpushare {
 class Accounting {
  public:
   static constexpr Nanos kSlot =
-      std::chrono::milliseconds(100);           // the window moves in steps of this
-  static constexpr uint32_t kWindowSlots = 10;  // window: 1 s
+      std::chrono::milliseconds(100);  // the window moves in steps of this
+  static constexpr uint32_t kWindowSlots = 10;
+  static constexpr Nanos kWindow = kSlot * kWindowSlots;  // 1 s
+  static constexpr double kBusySample = 0.02;  // below, a sample is noise: it counts whole percent
   static constexpr Nanos kLoneAfter = std::chrono::milliseconds(100);  // longer than any slice
   // Without a sign of work for so much thawed time, and for one and a half rounds of all time
   // slices, a process has none: until then it may wait for the others.
@@ -46,7 +48,7 @@ class Accounting {
   // A turn that begins so long after a freeze is none from before it: what the log and the driver
   // say of the time may differ by some tens of microseconds.
   static constexpr Nanos kAfterFreeze = std::chrono::milliseconds(5);
-  // More than samples of one at work alone, of which the log says nothing, are apart.
+  // Longer than samples are apart, which are all that shows work of one that is alone.
   static constexpr Nanos kLongRest = std::chrono::milliseconds(1500);
   // A thaw that is entered so soon after such a turn has let it begin.
   static constexpr Nanos kThawIsLate = std::chrono::milliseconds(10);

@@ -20,6 +20,7 @@
 #include <iterator>
 #include <vector>
 
+#include "sched/account/scaled.h"
 #include "shmctl/base/clock.h"
 
 namespace gpushare {
@@ -53,7 +54,7 @@ class LoneContext {
     rate_ = rate;
     told_from_ = from;
     told_until_ = until;
-    if (used >= part(until - from, kLie) && rests_since_ <= from && is_at_rest(until))
+    if (used >= scaled(until - from, kLie) && rests_since_ <= from && is_at_rest(until))
       is_believed_ = false;
   }
 
@@ -97,10 +98,6 @@ class LoneContext {
   }
 
  private:
-  static Nanos part(Nanos time, double of) {
-    return Nanos(static_cast<int64_t>(static_cast<double>(time.count()) * of));
-  }
-
   // After a shorter rest it goes on as before.
   static constexpr Nanos kMoment = std::chrono::seconds(1);
   // The least that a process which rests is not sampled at: what a start does is below.

@@ -1,26 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/account/lone_use.h"
 
-#include <cmath>
+#include "sched/account/scaled.h"
 
 namespace gpushare {
 namespace {
 
-Nanos times(Nanos time, double factor) {
-  return Nanos(std::llround(static_cast<double>(time.count()) * factor));
-}
 double ratio(Nanos a, Nanos b) {
   return static_cast<double>(a.count()) / static_cast<double>(b.count());
 }
 
 }  // namespace
 
-Nanos LoneUse::Stretch::charged() const { return times(resident, rate); }
+Nanos LoneUse::Stretch::charged() const { return scaled(resident, rate); }
 
 LoneUse::Stretch LoneUse::Stretch::cut(Time at) {
   Stretch first = *this;
   first.until = at;
-  first.resident = times(resident, ratio(at - from, until - from));
+  first.resident = scaled(resident, ratio(at - from, until - from));
   resident -= first.resident;
   from = at;
   return first;
@@ -47,7 +44,7 @@ Nanos LoneUse::shared(Time from, Time until) const {
   for (const Stretch& stretch : stretches_) {
     const Nanos within = std::min(until, stretch.until) - std::max(from, stretch.from);
     if (stretch.kind != Kind::kShared || within <= Nanos{}) continue;
-    sum += times(stretch.resident, ratio(within, stretch.until - stretch.from));
+    sum += scaled(stretch.resident, ratio(within, stretch.until - stretch.from));
   }
   return sum;
 }
@@ -63,15 +60,14 @@ LoneUse::Told LoneUse::settle(
     (is_told ? told : rest).push_back(stretch);
   }
   stretches_ = std::move(rest);
-  Nanos shared{};
   Told sum;
-  Nanos charged{};
+  Nanos shared{}, charged{};
   for (const Stretch& stretch : told) {
     (stretch.kind == Kind::kShared ? shared : sum.alone) += stretch.resident;
     if (stretch.kind != Kind::kShared) charged += stretch.charged();
   }
-  const Nanos resident = shared + sum.alone;
   if (sum.alone == Nanos{}) return sum;
+  const Nanos resident = shared + sum.alone;
   const double full = ratio(resident, until - from) < kWhole ? kSaturatedFrozen : kSaturated;
   const bool is_full = ratio(busy, resident) >= full;
   sum.used = is_full ? sum.alone : std::clamp(busy - shared, Nanos{}, sum.alone);
@@ -83,7 +79,7 @@ LoneUse::Told LoneUse::settle(
     if (stretch.kind == Kind::kShared || more == Nanos{}) continue;
     const Nanos is_charged = stretch.charged();
     const Nanos weight = more > Nanos{} ? stretch.resident - is_charged : is_charged;
-    if (weight > Nanos{}) correct(stretch.from, stretch.until, times(more, ratio(weight, over)));
+    if (weight > Nanos{}) correct(stretch.from, stretch.until, scaled(more, ratio(weight, over)));
   }
   return sum;
 }

@@ -22,8 +22,8 @@ class Charging {
   // What young programs with the shim say of themselves counts until the driver's samples do.
   void hear_the_young(Time now);
   // What an MPS server used is its clients' use; a program whose cap closes its own gate is charged
-  // there. What was excused for want of a sample that tells is charged to caps.
-  // Buckets are charged by settle().
+  // there. What was excused for want of a sample that tells is charged to caps. Buckets are charged
+  // by settle().
   void charge(const ProcessId& process, uint32_t tenant, uint32_t gpu,
               const Accounting::Charge& charge);
   // All that was used on a GPU until `now` is charged: from now on its buckets have what they have

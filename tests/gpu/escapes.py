@@ -27,15 +27,10 @@ FROZEN = ["--flee-ms", "5", "--lanes", "16"]
 DAEMONS = ("setsid", "double-fork", "clone-parent", "vfork-exec", "thread-exec", "namespaces")
 
 
-def gpu_ms(agent, tenant):
-    """What the agent has charged to a tenant of the first GPU so far."""
-    return agent.uses().get(tenant, {}).get("gpu_time_ns", 0) / 1e6
-
-
 def measure(agent, tenant, words, seconds):
     """Runs a program in a tenant to its end, or to that of the daemon that it leaves behind. Returns what it printed
     last, and the agent's count of the same time."""
-    before = gpu_ms(agent, tenant)
+    before = agent.used_ns(tenant) / 1e6
     with rig.Program(agent.command(tenant, words, shim=False)) as program:
         said, end = None, time.monotonic() + seconds + 120
         while not (said and "gpu_share" in said) and time.monotonic() < end:
@@ -43,7 +38,7 @@ def measure(agent, tenant, words, seconds):
             if said is None:
                 raise ChildProcessError(program.errors()[-300:])
     time.sleep(1)  # the agent publishes a little later
-    return said, gpu_ms(agent, tenant) - before
+    return said, agent.used_ns(tenant) / 1e6 - before
 
 
 def main():

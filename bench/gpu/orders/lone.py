@@ -28,11 +28,6 @@ BURSTS = ((0.3, 0.9), (1.0, 1.7), (0.5, 0.5), (1.6, 2.3), (0.2, 0.4))  # seconds
 KERNEL_US = 1000
 
 
-def used_s(agent, tenant):
-    """What the agent has charged to a tenant of the first GPU so far."""
-    return agent.uses().get(tenant, {}).get("gpu_time_ns", 0) / 1e9
-
-
 def done_s(program):
     """What it has done so far, by its own count of kernels."""
     done = [said["kernels"] for said in program.said if "kernels" in said]
@@ -57,7 +52,7 @@ def bursts(options, shim):
         time.sleep(4)  # until it has measured its kernels
         stop(program)
         time.sleep(2)
-        charged, worked, over = used_s(agent, "a"), 0, time.monotonic() + options.seconds
+        charged, worked, over = agent.used_ns("a") / 1e9, 0, time.monotonic() + options.seconds
         for work, rest in itertools.cycle(BURSTS):
             if time.monotonic() > over:
                 break
@@ -68,18 +63,18 @@ def bursts(options, shim):
             worked += time.monotonic() - began
             time.sleep(rest)
         time.sleep(1.5)  # until all of it is sampled
-        charged = used_s(agent, "a") - charged
+        charged = agent.used_ns("a") / 1e9 - charged
     return {"worked_s": round(worked, 3), "charged_s": round(charged, 3), "of_work": round(charged / worked, 4)}
 
 
 def cap(options):
     with rig.Agent(options.build, '[tenant.a]\nmax = "30%"\n') as agent, spin(options, agent, "a", False) as program:
         time.sleep(6)
-        charged, done, began = used_s(agent, "a"), done_s(program), time.monotonic()
+        charged, done, began = agent.used_ns("a") / 1e9, done_s(program), time.monotonic()
         time.sleep(options.seconds)
         passed = time.monotonic() - began
         return {"own_part": round((done_s(program) - done) / passed, 4),
-                "agents_part": round((used_s(agent, "a") - charged) / passed, 4)}
+                "agents_part": round((agent.used_ns("a") / 1e9 - charged) / passed, 4)}
 
 
 def rotation(options):
@@ -93,7 +88,7 @@ def rotation(options):
         for program in programs:
             stop(program)
         time.sleep(3)
-        charged, done, began = used_s(agent, "a"), sum(map(done_s, programs)), time.monotonic()
+        charged, done, began = agent.used_ns("a") / 1e9, sum(map(done_s, programs)), time.monotonic()
         for program in itertools.cycle(programs):
             if time.monotonic() - began > options.seconds:
                 break
@@ -102,7 +97,7 @@ def rotation(options):
             stop(program)
         passed = time.monotonic() - began
         return {"own_part": round((sum(map(done_s, programs)) - done) / passed, 4),
-                "agents_part": round((used_s(agent, "a") - charged) / passed, 4)}
+                "agents_part": round((agent.used_ns("a") / 1e9 - charged) / passed, 4)}
 
 
 def main():

@@ -411,11 +411,9 @@ class ChargesModel : public ::testing::TestWithParam<ChargesCase> {
             0.01 * done + std::chrono::duration<double>(freezes(name) * kOfFreeze).count();
         const double s = std::chrono::duration<double>(is).count();
         EXPECT_GE(
-            s,
-            done - rate -
-                std::chrono::duration<double>(sampling(name, gpu) + use.less + kOfSample).count())
+            s, done - rate - std::chrono::duration<double>(sampling(name, gpu) + use.less).count())
             << "tenant " << name << ", GPU " << gpu << ", after " << after;
-        EXPECT_LE(s, done + rate + std::chrono::duration<double>(use.more + kOfSample).count())
+        EXPECT_LE(s, done + rate + std::chrono::duration<double>(use.more).count())
             << "tenant " << name << ", GPU " << gpu << ", after " << after;
       }
     }
@@ -426,7 +424,6 @@ class ChargesModel : public ::testing::TestWithParam<ChargesCase> {
   static constexpr Nanos kInferred = 400ms, kSampled = 2500ms, kOfLoss = 5ms;
   static constexpr double kMostOfCap = 1.1;
   static constexpr Nanos kUntilFrozen = 20ms;
-  static constexpr Nanos kOfSample = 2ms;  // its ends lie within turns
   // Of each freeze: the turn that it cuts.
   static constexpr Nanos kOfFreeze = 400us;
   // How long it takes until programs are known again after events were lost, or the agent died: the
