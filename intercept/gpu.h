@@ -71,16 +71,14 @@ struct Utilisation {
   double sm_fraction = 0;  // 0 to 1: in what part of the time a kernel of it was on the SMs
 };
 
-// Of all processes on a GPU, since the sample before. It tells nothing new while `until` is not
-// after `from`. Of a process that is not listed it says that it did nothing, or began in that time,
-// or that another one had the GPU at each of the driver's looks: of processes that share a GPU by
-// time slices only the sum is exact (bench/results/samples.jsonl, H200).
+// Of a GPU, since the sample before. It tells nothing new while `until` is not after `from`. How
+// busy the GPU was is exact, whoever made it so, and has ended since. Of a process that is not
+// listed nothing is told: the driver gives each of its looks at the GPU to one process that is
+// still there (bench/results/samples.jsonl and short_samples.jsonl, H200).
 struct UtilisationSample {
   Time from{}, until{};
-  std::vector<Utilisation> of;
-  // The driver looks so often, while anybody is there, and what it says is the mean of its looks;
-  // zero: of the whole time.
-  Nanos tick{};
+  double busy = -1;  // 0 to 1: in what part of that time a kernel was on the SMs; < 0: not told
+  std::vector<Utilisation> of{};
 };
 
 // What this driver lets the agent do. It never changes. A false member means that programs are only

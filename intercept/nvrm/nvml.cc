@@ -4,13 +4,16 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <span>
 
 namespace gpushare::nvrm {
 namespace {
 
 // nvml.h's return codes.
 constexpr int kSuccess = 0;
+constexpr int kNotSupported = 3;
 constexpr int kNotFound = 6;  // there is no sample since the time that was asked for
 constexpr int kInsufficientSize = 7;
 
@@ -19,8 +22,8 @@ constexpr unsigned kMostRows = 65'536;
 constexpr int kTries = 3;
 // Of what is longer ago nothing is asked.
 constexpr Nanos kLongest = std::chrono::seconds(1);
-// The driver looks so often on an H200 (bench/results/samples.jsonl).
-constexpr Nanos kTick = std::chrono::milliseconds(200);
+// More than it remembers, see below.
+constexpr unsigned kMostLooks = 128;
 // The same look may come with another stamp (up to 0.6 ms later, the same file), and no driver
 // looks again so soon.
 constexpr Micros kSameLook = std::chrono::milliseconds(20);
@@ -52,6 +55,7 @@ class Library final : public NvmlCalls {
     if (library_ == nullptr || !find_symbol(init, "nvmlInit_v2") ||
         !find_symbol(shutdown_, "nvmlShutdown") ||
         !find_symbol(by_uuid_, "nvmlDeviceGetHandleByUUID") ||
+        !find_symbol(looks_, "nvmlDeviceGetSamples") ||
         !find_symbol(samples_, "nvmlDeviceGetProcessUtilization"))
       return false;
     has_started_ = init() == kSuccess;
@@ -60,6 +64,12 @@ class Library final : public NvmlCalls {
 
   int find(const std::string& uuid, void*& device) override {
     return by_uuid_(uuid.c_str(), &device);
+  }
+  int looks_since(void* device, NvmlLook* looks, unsigned& count,
+                  unsigned long long since_us) override {
+    constexpr int kGpuUtilisation = 1;  // of nvmlSamplingType_t
+    int type_of_value = 0;
+    return looks_(device, kGpuUtilisation, since_us, &type_of_value, &count, looks);
   }
   int samples(void* device, NvmlSample* rows, unsigned& count,
               unsigned long long since_us) override {
@@ -82,6 +92,7 @@ class Library final : public NvmlCalls {
   bool has_started_ = false;
   int (*shutdown_)() = nullptr;
   int (*by_uuid_)(const char*, void**) = nullptr;
+  int (*looks_)(void*, int, unsigned long long, int*, unsigned*, NvmlLook*) = nullptr;
   int (*samples_)(void*, NvmlSample*, unsigned*, unsigned long long) = nullptr;
 };
 
@@ -142,8 +153,32 @@ int Nvml::ask(Device& device, Micros since, std::vector<NvmlSample>& rows) {
   }
 }
 
-// NVML gives one row for each process: the mean of the driver's looks since the instant that it is
-// asked for, where each look is given to one process.
+// The mean of all that is new. A look that makes no sense ends what is told.
+int Nvml::look(Device& device, Micros since, const NvmlCalls::Now& now, UtilisationSample& sample) {
+  std::array<NvmlLook, kMostLooks> looks{};
+  unsigned count = kMostLooks;
+  const int rc = calls_->looks_since(device.handle, looks.data(), count,
+                                     static_cast<unsigned long long>(since.count()));
+  device.has_looks = rc != kNotSupported;
+  if (rc != kSuccess) return rc;
+  const Micros latest = calls_->now().wall;
+  double busy_ns = 0;
+  for (const NvmlLook& look : std::span(looks).first(std::min(count, kMostLooks))) {
+    const Micros stamp(static_cast<int64_t>(look.timestamp_us));
+    if (stamp <= since) continue;
+    if (stamp > latest || look.percent > 100) break;
+    const Time until = std::max<Time>(sample.until, now.time - (now.wall - stamp));
+    busy_ns += static_cast<double>((until - sample.until).count()) * look.percent / 100;
+    sample.until = until;
+  }
+  if (sample.until > sample.from)
+    sample.busy = busy_ns / static_cast<double>((sample.until - sample.from).count());
+  return rc;
+}
+
+// Besides, NVML gives one row for each process: the mean of the driver's looks since the instant
+// that it is asked for, where each look is given to one process. Where there is no look at the
+// whole GPU these rows say until when all has been told.
 std::optional<UtilisationSample> Nvml::utilisation(const std::string& uuid) {
   const NvmlCalls::Now now = calls_->now();
   Device device = device_of(uuid, now.time);
@@ -153,26 +188,31 @@ std::optional<UtilisationSample> Nvml::utilisation(const std::string& uuid) {
   const Time from = std::max<Time>(device.told, now.time - kLongest);
   const Micros ago = std::chrono::duration_cast<Micros>(now.time - from);
   const Micros since = now.wall - ago + kSameLook;
+  UtilisationSample result{.from = from, .until = from};
+  int rc = device.has_looks ? look(device, since, now, result) : kSuccess;
+  const bool has_looks = device.has_looks;
+  const bool is_old = has_looks && rc != kSuccess;
   std::vector<NvmlSample> rows;
-  const int rc = ask(device, since, rows);
+  if (!is_old) rc = ask(device, since, rows);
   if (rc != kSuccess && rc != kNotFound) {
     note(uuid, device);
     return std::nullopt;
   }
 
   const Micros latest = calls_->now().wall;
-  UtilisationSample result{.from = from, .until = from, .of = {}, .tick = kTick};
   bool makes_sense = true;
   for (const NvmlSample& row : rows) {
     const Micros stamp(static_cast<int64_t>(row.timestamp_us));
     if (row.pid == 0 || stamp <= since) continue;
     makes_sense = makes_sense && stamp <= latest && row.sm <= 100;
-    result.until = std::max<Time>(result.until, now.time - (now.wall - stamp));
+    if (!has_looks) result.until = std::max<Time>(result.until, now.time - (now.wall - stamp));
     result.of.push_back({static_cast<pid_t>(row.pid), row.sm / 100.0});
   }
   if (!makes_sense) {
     result.of.clear();
-    result.from = result.until = now.time;
+    if (!has_looks) result.from = result.until = now.time;
+  } else if (has_looks) {
+    device.looked = result.until;
   } else if (!result.of.empty()) {
     device.looked = result.until;
   } else if (now.time - device.looked >= kSilence) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nvml: asks NVML (libnvidia-ml.so.1, which is loaded when it is there) how busy each process kept
-// the SMs since it was asked before. Everything else comes from the resource manager itself.
+// Nvml: asks NVML (libnvidia-ml.so.1, which is loaded when it is there) how busy a GPU was since it
+// was asked before, and each process there. Everything else comes from the resource manager itself.
 // Several threads may ask for different GPUs at once.
 #pragma once
 
@@ -17,7 +17,13 @@
 
 namespace gpushare::nvrm {
 
-// Our own declaration of nvmlProcessUtilizationSample_t.
+// Our own declarations of nvmlSample_t, whose value is an unsigned int here, and of
+// nvmlProcessUtilizationSample_t.
+struct NvmlLook {
+  unsigned long long timestamp_us = 0;  // wall clock
+  unsigned percent = 0;                 // in which the GPU was busy since the look before
+  unsigned unused = 0;
+};
 struct NvmlSample {
   unsigned pid = 0;
   unsigned long long timestamp_us = 0;                    // wall clock
@@ -33,6 +39,9 @@ class NvmlCalls {
   };
   virtual ~NvmlCalls() = default;
   virtual int find(const std::string& uuid, void*& device) = 0;
+  // How busy the whole GPU was. `count`: what there is room for; afterwards what was written.
+  virtual int looks_since(void* device, NvmlLook* looks, unsigned& count,
+                          unsigned long long since_us) = 0;
   // `count`: the rows that there is room for; afterwards those that were written, or are needed.
   virtual int samples(void* device, NvmlSample* rows, unsigned& count,
                       unsigned long long since_us) = 0;
@@ -56,6 +65,7 @@ class Nvml {
     void* handle = nullptr;  // nullptr: NVML does not know it
     Time asked{};            // for the handle
     unsigned rows = 16;      // that were enough so far
+    bool has_looks = true;   // at the whole GPU
     Time told{};             // until when all has been told, or will not be; zero: not asked yet
     Time looked{};           // the newest of the driver's looks; zero: none yet
     Nanos wall_ahead{};      // of the other clock, at the last call
@@ -65,6 +75,7 @@ class Nvml {
   void note(const std::string& uuid, const Device& device);
   static void follow_clock(Device& device, const NvmlCalls::Now& now);
   int ask(Device& device, Micros since, std::vector<NvmlSample>& rows);
+  int look(Device& device, Micros since, const NvmlCalls::Now& now, UtilisationSample& sample);
 
   const std::unique_ptr<NvmlCalls> calls_;
   std::mutex mutex_;                       // of what follows

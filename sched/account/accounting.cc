@@ -35,7 +35,6 @@ Accounting::Meter* Accounting::bearer(pid_t pid) {
 }
 
 void Accounting::add(pid_t pid, Time now) {
-  if (meters_.empty()) peopled_since_ = now;
   const auto [at, is_new] = meters_.try_emplace(pid);
   if (!is_new) return;
   at->second.added = now;
@@ -63,27 +62,53 @@ void Accounting::succeed(pid_t pid, Time at, Time now) {
   add(pid, now);
 }
 
-Accounting::Charge Accounting::take_former_charge(pid_t pid, Time until) {
-  Charge charge;
-  for (Former& former : formers_) {
-    if (former.pid != pid || former.until != until) continue;
-    charge.add(take(former.meter, std::min(until, former.meter.ended)));
-  }
-  return charge;
+const Accounting::Meter* Accounting::account(pid_t pid, std::optional<Time> before) const {
+  if (!before) return find(pid);
+  const auto former = std::ranges::find_if(
+      formers_, [&](const Former& one) { return one.pid == pid && one.until == *before; });
+  return former == formers_.end() ? nullptr : &former->meter;
 }
 
-// What no sample will tell of any more was use, or its own word alone says that it was not.
-Accounting::Charge Accounting::take(Meter& meter, Time until) {
-  if (at_ >= until) {
-    const LoneUse::Spared spared = meter.lone_use.close();
-    count(meter, spared.by_rate);
-    meter.pending.excused += spared.by_word;
-  }
-  return std::exchange(meter.pending, Charge{});
+Accounting::Meter* Accounting::account(pid_t pid, std::optional<Time> before) {
+  return const_cast<Meter*>(std::as_const(*this).account(pid, before));
 }
 
-void Accounting::remove_former(pid_t pid, Time until) {
-  std::erase_if(formers_, [&](const Former& one) { return one.pid == pid && one.until == until; });
+Accounting::Charge Accounting::take_charge(pid_t pid, std::optional<Time> before) {
+  Meter* const meter = account(pid, before);
+  return meter == nullptr ? Charge{} : std::exchange(meter->pending, Charge{});
+}
+
+Nanos Accounting::conclude(pid_t pid, std::optional<Time> before) {
+  Meter* const meter = account(pid, before);
+  if (meter == nullptr) return {};
+  const Nanos presumed = meter->lone_use.conclude();
+  meter->total += presumed;
+  return presumed;
+}
+
+// Where no sample was ever told none is waited for.
+bool Accounting::is_told(pid_t pid, std::optional<Time> before) const {
+  const Meter* const meter = account(pid, before);
+  return meter == nullptr || told_ == Time{} || !meter->lone_use.is_open();
+}
+
+// By its own word alone some was no use.
+Accounting::Charge Accounting::close(pid_t pid, std::optional<Time> before) {
+  Meter* const meter = account(pid, before);
+  if (meter == nullptr) return {};
+  strangers_.absorb_shared(meter->lone_use);
+  const LoneUse::Untold untold = meter->lone_use.close();
+  count(*meter, untold.presumed + untold.spared_by_rate);
+  meter->pending.presumed -= untold.presumed;
+  meter->pending.excused += untold.spared_by_word;
+  const Charge last = meter->pending;
+  if (!before) {
+    remove(pid);
+  } else {
+    std::erase_if(formers_,
+                  [&](const Former& one) { return one.pid == pid && one.until == *before; });
+  }
+  return last;
 }
 
 void Accounting::set_slice(pid_t pid, Nanos slice) {
@@ -184,7 +209,6 @@ void Accounting::charge(Time from, Time to) {
       if (meter.is_frozen) meter.slots.back().frozen += span;
   if (!is_resident_known_ || resident_ == 0) return;
 
-  Nanos used = span;
   if (Meter* meter = bearer(resident_)) {
     if (meter->is_frozen && !meter->runs_frozen) return;
     if (meter->lone.is_excused(to - meter->added, to)) {
@@ -195,43 +219,50 @@ void Accounting::charge(Time from, Time to) {
       return;
     }
     decide(*meter);
-    if (to - resident_since_ > kLoneAfter) {
-      if (from >= meter->ended) return;
-      const double rate = meter->lone.rate(to);
-      used = scaled(span, rate);
-      meter->lone_use.add_alone(from, to, rate);
-      if (rate > 0) meter->last_active = to;
-    } else {
-      // Beyond its slice it is alone, and what it did a sample tells.
-      if (from >= lone_from(*meter)) {
-        meter->lone_use.add_alone(from, to, 1);
-      } else {
-        meter->lone_use.add_shared(from, to);
-      }
-      meter->last_active = to;
-    }
-    const Nanos switching = std::min(used, meter->switching);
+    if (from >= lone_from(*meter)) return charge_alone(*meter, from, to);
+    meter->lone_use.add_shared(from, to);
+    meter->last_active = to;
+    const Nanos switching = std::min(span, meter->switching);
     meter->switching -= switching;
     all_.back().switching += switching;
-    used -= switching;
-    add_use(*meter, used);
-    return;
+    return add_use(*meter, span - switching);
   }
-  all_.back().used += used;
+  charge_stranger(from, to);
+}
+
+// Beyond its slice it is alone, and what it did a sample tells.
+void Accounting::charge_alone(Meter& meter, Time from, Time to) {
+  const bool is_long = to - resident_since_ > kLoneAfter;
+  if (is_long && from >= meter.ended) return;
+  const double rate = is_long ? meter.lone.rate(to) : 1;
+  const Nanos presumed = meter.lone_use.add_alone(from, to, rate);
+  if (rate > 0) meter.last_active = to;
+  meter.pending.presumed += presumed;
+  show_use(meter, presumed);
+}
+
+void Accounting::charge_stranger(Time from, Time to) {
+  if (from >= resident_since_ + kDriversSlice + kLongestSwitch) {
+    strangers_.add_alone(from, to, 1);
+  } else {
+    strangers_.add_shared(from, to);
+  }
+  all_.back().used += to - from;
 }
 
 void Accounting::add_use(Meter& meter, Nanos used) {
   count(meter, used);
+  show_use(meter, used);
+}
+
+void Accounting::show_use(Meter& meter, Nanos used) {
   meter.slots.back().used += used;
   all_.back().used += used;
 }
 
-// What it is charged only rises.
 void Accounting::count(Meter& meter, Nanos used) {
-  const Nanos paid = std::min(used, meter.credit);
-  meter.credit -= paid;
-  meter.total += used - paid;
-  meter.pending.used += used - paid;
+  meter.total += used;
+  meter.pending.used += used;
 }
 
 // It was not alone for long enough to say so, or is not at rest any more.
@@ -255,10 +286,13 @@ void Accounting::close_slot() {
     slots.back() = {};
   };
   shift(all_);
+  (void)strangers_.forget(at_);
   for (auto& [pid, meter] : meters_) {
     shift(meter.slots);
-    const LoneUse::Spared spared = meter.lone_use.forget(at_);
-    meter.pending.excused += spared.by_word + spared.by_rate;
+    const LoneUse::Untold untold = meter.lone_use.forget(at_);
+    count(meter, untold.presumed);
+    meter.pending.presumed -= untold.presumed;
+    meter.pending.excused += untold.spared_by_word + untold.spared_by_rate;
     meter.share = share_of(meter);
     if (!is_second) continue;
     std::move(meter.history.begin() + 1, meter.history.end(), meter.history.begin());
@@ -273,7 +307,7 @@ void Accounting::close_slot() {
 Nanos Accounting::round() const {
   Nanos round{};
   for (const auto& [pid, meter] : meters_)
-    if (has_run(meter) && !meter.is_frozen) round += meter.slice + kSwitch;
+    if (has_run(meter) && !meter.is_frozen && meter.ended > at_) round += meter.slice + kSwitch;
   return round;
 }
 
@@ -424,11 +458,6 @@ std::vector<pid_t> Accounting::take_escaped() {
     is_any_suspected_ |= meter.escape.is_suspected();
   }
   return escaped;
-}
-
-Accounting::Charge Accounting::take_charge(pid_t pid) {
-  Meter* meter = find(pid);
-  return meter == nullptr ? Charge{} : take(*meter, meter->ended);
 }
 
 // While the log is late nobody has become idle by that.

@@ -80,22 +80,32 @@ class Accounting {
   void end(pid_t pid, Time at);
   void remove(pid_t pid);
   // Its bearer is another one from `at` on, which may be later than what the log has told so far:
-  // what the earlier one has used until then is take_former_charge()'s, with the same instant,
-  // until remove_former(). A pid that was not added is only added, as of `now`.
+  // what the earlier one has used until then is the account of that pid `before` the same instant,
+  // until close(). A pid that was not added is only added, as of `now`.
   void succeed(pid_t pid, Time at, Time now);
+
+  // Of a process that is alone nothing tells at once whether it uses the GPU: that is presumed, and
+  // is settled by a sample of the driver, 0.2 to 0.4 s later.
   struct Charge {
-    Nanos used{};
+    Nanos used{};        // as the log and the samples tell
+    Nanos presumed{};    // by how much that has grown which is not told yet; < 0: it has been told
+    Nanos returned{};    // so much that had been presumed was no use
     uint32_t turns = 0;  // times it was switched in
     Nanos excused{};     // besides, for caps: what may have been use, and nothing tells that it was
 
+    // By how much all that it is taken to have used has grown; < 0: more was returned than added.
+    Nanos net() const { return used + presumed; }
+    // What was added to that; what was returned is of a time that is past.
+    Nanos gross() const { return net() + returned; }
+
     void add(const Charge& more) {
       used += more.used;
+      presumed += more.presumed;
+      returned += more.returned;
       turns += more.turns;
       excused += more.excused;
     }
   };
-  Charge take_former_charge(pid_t pid, Time until);
-  void remove_former(pid_t pid, Time until);
   // The time slice of its compute channel groups from now on. Unknown until then.
   void set_slice(pid_t pid, Nanos slice);
   // How many it has: each comes in turn, up to kMostGroups. One until then.
@@ -115,7 +125,7 @@ class Accounting {
   void sample(const UtilisationSample& sample, Time now);
   // True while a sample would tell something that the log does not.
   bool needs_samples() const;
-  // The part of the time in which it may run that it uses, by what was sampled in the last two
+  // The part of the time in which it is alone that it uses, by what was sampled in the last two
   // seconds, of which the larger one counts; 1: nothing tells.
   double sampled_rate(pid_t pid, Time now) const;
   // Whether the driver has given samples of late.
@@ -141,8 +151,16 @@ class Accounting {
   // time slices. Zero where that is not so, or not known: of one that is alone the log says
   // nothing.
   Nanos rest(pid_t pid);
-  // What it used since the last call; zero for unknown pids.
-  Charge take_charge(pid_t pid);
+  // What it used since the last call; zero for unknown pids. `before`: of the earlier bearer of the
+  // pid, until that instant.
+  Charge take_charge(pid_t pid, std::optional<Time> before = {});
+  // What is presumed of it until now was use, whatever samples would tell. Returns that, which is
+  // all that `presumed` has added up to in its charges so far; it is not in its next one.
+  Nanos conclude(pid_t pid, std::optional<Time> before = {});
+  // Whether samples have told, or will not tell, what it did alone.
+  bool is_told(pid_t pid, std::optional<Time> before = {}) const;
+  // No sample will tell more: what it did alone was use, and its account is no more.
+  Charge close(pid_t pid, std::optional<Time> before = {});
   Use use(pid_t pid, Time now) const;
   bool wants_gpu(pid_t pid, Time now) const;
   double share(pid_t pid) const;
@@ -182,10 +200,10 @@ class Accounting {
     Escape escape;
     LoneContext lone;
     LoneUse lone_use;
-    Nanos credit{};       // charged too much, and to be taken off what it uses next
     double sampled = -1;  // the last sample, < 0 none
     // Of the second that is being sampled, and of the two before it, as parts of the thawed time.
     Nanos sampled_busy{}, sampled_time{};
+    Nanos told_alone{}, told_used{};  // meanwhile
     double sampled_rate = 1, latest_rate = 1;
     Time rated{};
     double share = -1;  // of the window as of the last slot; < 0 not known yet
@@ -210,13 +228,17 @@ class Accounting {
   void advance(Time to);            // charges up to there; moves the window
   void charge(Time from, Time to);  // within one slot
   Time lone_from(const Meter& meter) const;
+  Meter* account(pid_t pid, std::optional<Time> before);
+  const Meter* account(pid_t pid, std::optional<Time> before) const;
   void add_use(Meter& meter, Nanos used);
-  void count(Meter& meter, Nanos used);
+  void show_use(Meter& meter, Nanos used);
+  static void count(Meter& meter, Nanos used);
   void correct(Meter& meter, Time from, Time until, Nanos more);
-  Charge take(Meter& meter, Time until);
+  void charge_alone(Meter& meter, Time from, Time to);
+  void charge_stranger(Time from, Time to);
   void settle();
   void settle(const UtilisationSample& sample);
-  Nanos busy_in(const UtilisationSample& sample) const;
+  static void settle(Meter& meter, const LoneUse::Told& told, Nanos used);
   void note_sample(Meter& meter, double fraction, const UtilisationSample& sample);
   void look_at_second(Meter& meter);
   void decide(Meter& meter);
@@ -260,10 +282,10 @@ class Accounting {
   Nanos round_{};                    // as of the last slot
   std::optional<Nanos> rest_after_;  // as of at_ and of the slices; none: to be computed
   Time sampled_{};                   // the last time; zero: never
+  Time told_{};                      // until then the last sample told how busy the GPU was
   // Of time that the log has not told of yet: kMostUntold at most.
   std::vector<UtilisationSample> untold_;
-  Time peopled_since_{};        // since then somebody was there all the time
-  bool lists_anybody_ = false;  // a sample has
+  LoneUse strangers_;  // of who is not, or no more, one of ours
 };
 
 }  // namespace gpushare

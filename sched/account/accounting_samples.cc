@@ -4,12 +4,17 @@
 #include <utility>
 
 #include "sched/account/accounting.h"
+#include "sched/account/division.h"
 #include "sched/account/scaled.h"
 
 namespace gpushare {
 namespace {
 
-constexpr double kLeastThawed = 0.05;
+// Of what is sampled at so much of the time in which somebody was there, all was use: the driver
+// counts whole percents.
+constexpr double kSaturated = 0.9;
+// Of a second: less says little of what it would do.
+constexpr Nanos kLeastAlone = std::chrono::milliseconds(20);
 
 }  // namespace
 
@@ -30,48 +35,56 @@ void Accounting::settle() {
   }
 }
 
-// For how long the GPU was busy. While nobody is there at all, the driver does not look.
-Nanos Accounting::busy_in(const UtilisationSample& sample) const {
-  double all = 0;
-  for (const Utilisation& each : sample.of) all += each.sm_fraction;
-  if (all < kBusySample) return {};
-  Time from = sample.from;
-  const bool has_strangers = std::ranges::any_of(
-      sample.of, [&](const Utilisation& one) { return find(one.pid) == nullptr; });
-  if (sample.tick > Nanos{} && peopled_since_ > from && peopled_since_ < sample.until &&
-      !has_strangers) {
-    const auto looks = (sample.until - peopled_since_ + sample.tick - Nanos(1)) / sample.tick;
-    from = std::max(from, sample.until - looks * sample.tick);
-  }
-  return scaled(sample.until - from, std::min(all, 1.0));
-}
-
-// Who shares the GPU is not told apart: the driver gives each of its looks at the GPU to one
-// process. So it is the sum of all that counts, less the turns that the log tells of. If others did
-// less in these, it was this one's use: caps count it.
+// What the driver lists of each process is noisy where several share the GPU: it gives each of its
+// looks to one of them. How busy the GPU was in all is exact. Of that the log tells what the turns
+// were; the rest was done by those that were alone.
 void Accounting::settle(const UtilisationSample& sample) {
   const Time from = sample.from, until = sample.until;
-  lists_anybody_ = lists_anybody_ || !sample.of.empty();
-  const Nanos busy = busy_in(sample);
-  const bool tells = until - from <= kLongestSample;
-  Nanos shared{};
-  if (tells)
-    for (const auto& [pid, meter] : meters_) shared += meter.lone_use.shared(from, until);
-  for (auto& [pid, meter] : meters_) {
+  const auto listed = [&](pid_t pid) -> std::optional<double> {
     const auto own = std::ranges::find(sample.of, pid, &Utilisation::pid);
-    const bool is_listed = own != sample.of.end();
-    note_sample(meter, is_listed ? own->sm_fraction : 0, sample);
-    // It may have come too late for this sample, or this driver lists nobody.
-    const bool is_told = is_listed || (lists_anybody_ && meter.added <= from - kLongestSample);
-    if (!tells || !is_told) continue;
-    const Nanos turns = meter.lone_use.shared(from, until);
-    const LoneUse::Told told = meter.lone_use.settle(
-        std::max(from, meter.added), until, std::max(busy - (shared - turns), Nanos{}),
-        [&](Time begin, Time end, Nanos more) { correct(meter, begin, end, more); });
-    meter.lone.sample(from, until, told.rate, told.used);
-    const Nanos most = std::clamp(busy - turns, Nanos{}, told.alone);
-    meter.pending.excused += std::max(most - told.used, Nanos{});
+    return own == sample.of.end() ? std::nullopt : std::optional(own->sm_fraction);
+  };
+  for (auto& [pid, meter] : meters_) note_sample(meter, listed(pid).value_or(0), sample);
+  if (sample.busy < 0 || until - from > kLongestSample) return;
+  told_ = until;
+
+  std::vector<std::pair<Meter*, LoneUse::Told>> told;
+  std::vector<Claim> claims;
+  const auto claim = [&](Meter* meter, LoneUse& lone_use, std::optional<double> part) {
+    told.emplace_back(meter, lone_use.take(from, until));
+    const LoneUse::Told& of = told.back().second;
+    claims.push_back({.alone = of.alone, .presumed = of.presumed});
+    if (part) claims.back().listed = scaled(until - from, *part);
+  };
+  for (auto& [pid, meter] : meters_) claim(&meter, meter.lone_use, listed(pid));
+  for (Former& former : formers_) claim(&former.meter, former.meter.lone_use, std::nullopt);
+  claim(nullptr, strangers_, std::nullopt);
+  Nanos shared{}, alone{};
+  for (const auto& [meter, of] : told) {
+    shared += of.shared;
+    alone += of.alone;
   }
+  const Nanos busy = scaled(until - from, std::min(sample.busy, 1.0));
+  divide(busy >= scaled(shared + alone, kSaturated) ? alone : busy - shared, claims);
+  for (size_t i = 0; i < told.size(); ++i) {
+    const auto& [meter, of] = told[i];
+    if (meter == nullptr) continue;
+    const Nanos used = claims[i].used;
+    meter->lone.sample(from, until, of.rate(used), used);
+    of.spread(used, [&](Time begin, Time end, Nanos more) { correct(*meter, begin, end, more); });
+    settle(*meter, of, used);
+    // If others did less in their turns, it was this one's use: caps count it.
+    const Nanos most = std::clamp(busy - of.shared, Nanos{}, of.alone);
+    meter->pending.excused += std::max(most - used, Nanos{});
+  }
+}
+
+void Accounting::settle(Meter& meter, const LoneUse::Told& told, Nanos used) {
+  count(meter, used);
+  meter.told_alone += told.alone;
+  meter.told_used += used;
+  meter.pending.presumed -= told.presumed;
+  meter.pending.returned += std::max(told.presumed - used, Nanos{});
 }
 
 // What was given to this one.
@@ -88,18 +101,18 @@ void Accounting::note_sample(Meter& meter, double fraction, const UtilisationSam
   if (meter.sampled_time >= kSampledTogether) look_at_second(meter);
 }
 
-// What it did of the time in which it was thawed is what it would do of all if let:
-//   capped at 30 % and saturating it is sampled at 0.27, thawed for 0.3: 0.9, which is all
 void Accounting::look_at_second(Meter& meter) {
   const double busy = std::chrono::duration<double>(std::exchange(meter.sampled_busy, Nanos{})) /
                       std::chrono::duration<double>(std::exchange(meter.sampled_time, Nanos{}));
   Nanos frozen{};
   for (uint32_t i = 0; i < kWindowSlots; ++i) frozen += meter.slots[i].frozen;
-  const double thawed = 1 - std::chrono::duration<double>(frozen) / kWindow;
-  meter.escape.sample(busy, thawed);
+  meter.escape.sample(busy, 1 - std::chrono::duration<double>(frozen) / kWindow);
   is_any_suspected_ |= meter.escape.is_suspected();
-  double rate = thawed > kLeastThawed ? std::min(1.0, busy / thawed) : 1.0;
-  if (rate >= (thawed < 1 ? LoneUse::kSaturatedFrozen : LoneUse::kSaturated)) rate = 1.0;
+  // What it did of the time in which it was alone is what it would do of all if let.
+  const Nanos alone = std::exchange(meter.told_alone, Nanos{});
+  const Nanos used = std::exchange(meter.told_used, Nanos{});
+  if (alone < kLeastAlone) return;
+  const double rate = std::chrono::duration<double>(used) / alone;
   meter.sampled_rate = std::max(rate, meter.latest_rate);
   meter.latest_rate = rate;
   meter.rated = at_;
@@ -107,10 +120,12 @@ void Accounting::look_at_second(Meter& meter) {
 
 bool Accounting::needs_samples() const {
   const bool is_vacant = resident_ == 0 && vacant_since_ != Time::min();
-  return !meters_.empty() && (!has_log_ || (!is_vacant && at_ - resident_since_ > kLoneAfter) ||
-                              std::ranges::any_of(meters_, [](const auto& entry) {
-                                return entry.second.lone_use.is_open();
-                              }));
+  return !meters_.empty() &&
+         (!has_log_ || (!is_vacant && at_ - resident_since_ > kLoneAfter) ||
+          std::ranges::any_of(meters_,
+                              [](const auto& entry) { return entry.second.lone_use.is_open(); }) ||
+          std::ranges::any_of(
+              formers_, [](const Former& former) { return former.meter.lone_use.is_open(); }));
 }
 
 double Accounting::sampled_rate(pid_t pid, Time now) const {
@@ -119,7 +134,7 @@ double Accounting::sampled_rate(pid_t pid, Time now) const {
   return is_told ? meter->sampled_rate : 1;
 }
 
-// Of a time that is past.
+// What the window shows of a time that is past.
 void Accounting::correct(Meter& meter, Time from, Time until, Nanos more) {
   for (uint32_t i = 0; i <= kWindowSlots; ++i) {
     const Time end = slot_end_ - kSlot * (kWindowSlots - i);
@@ -132,11 +147,6 @@ void Accounting::correct(Meter& meter, Time from, Time until, Nanos more) {
     all_[i].used += std::max(change, least);
   }
   if (more > Nanos{} && !meter.is_frozen) meter.last_active = std::max(meter.last_active, until);
-  if (more >= Nanos{}) return count(meter, more);
-  const Nanos back = std::min(-more, meter.pending.used);
-  meter.pending.used -= back;
-  meter.total -= back;
-  meter.credit += -more - back;
 }
 
 }  // namespace gpushare

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/account/lone_use.h"
 
+#include <utility>
+
 #include "sched/account/scaled.h"
 
 namespace gpushare {
@@ -12,15 +14,22 @@ double ratio(Nanos a, Nanos b) {
 
 }  // namespace
 
-Nanos LoneUse::Stretch::charged() const { return scaled(resident, rate); }
-
 LoneUse::Stretch LoneUse::Stretch::cut(Time at) {
   Stretch first = *this;
+  const double part = ratio(at - from, until - from);
   first.until = at;
-  first.resident = scaled(resident, ratio(at - from, until - from));
+  first.resident = scaled(resident, part);
+  first.presumed = scaled(presumed, part);
   resident -= first.resident;
+  presumed -= first.presumed;
   from = at;
   return first;
+}
+
+Nanos LoneUse::add_alone(Time from, Time until, double rate) {
+  const Nanos presumed = until > from ? scaled(until - from, rate) : Nanos{};
+  add({from, until, until - from, presumed, rate, Kind::kByRate});
+  return presumed;
 }
 
 void LoneUse::add(const Stretch& stretch) {
@@ -33,69 +42,80 @@ void LoneUse::add(const Stretch& stretch) {
     if (is_one) {
       last.until = stretch.until;
       last.resident += stretch.resident;
+      last.presumed += stretch.presumed;
       return;
     }
   }
   stretches_.push_back(stretch);
 }
 
-Nanos LoneUse::shared(Time from, Time until) const {
-  Nanos sum{};
-  for (const Stretch& stretch : stretches_) {
-    const Nanos within = std::min(until, stretch.until) - std::max(from, stretch.from);
-    if (stretch.kind != Kind::kShared || within <= Nanos{}) continue;
-    sum += scaled(stretch.resident, ratio(within, stretch.until - stretch.from));
-  }
-  return sum;
+void LoneUse::absorb_shared(const LoneUse& ended) {
+  for (const Stretch& stretch : ended.stretches_)
+    if (stretch.kind == Kind::kShared) stretches_.push_back(stretch);
+  std::ranges::sort(stretches_, {}, &Stretch::from);
 }
 
-LoneUse::Told LoneUse::settle(
-    Time from, Time until, Nanos busy,
-    const std::function<void(Time from, Time until, Nanos more)>& correct) {
-  std::vector<Stretch> told, rest;
+LoneUse::Told LoneUse::take(Time from, Time until) {
+  Told told;
+  std::vector<Stretch> rest;
+  const auto is_told = [&](const Stretch& stretch) {
+    (stretch.kind == Kind::kShared ? told.shared : told.alone) += stretch.resident;
+    told.presumed += stretch.presumed;
+    if (stretch.kind != Kind::kShared) told.alone_in.push_back(stretch);
+  };
   for (Stretch stretch : stretches_) {
     if (stretch.from < from && stretch.until > from) rest.push_back(stretch.cut(from));
-    if (stretch.from < until && stretch.until > until) told.push_back(stretch.cut(until));
-    const bool is_told = stretch.from >= from && stretch.until <= until;
-    (is_told ? told : rest).push_back(stretch);
+    if (stretch.from < until && stretch.until > until) is_told(stretch.cut(until));
+    if (stretch.from >= from && stretch.until <= until) {
+      is_told(stretch);
+    } else {
+      rest.push_back(stretch);
+    }
   }
   stretches_ = std::move(rest);
-  Told sum;
-  Nanos shared{}, charged{};
-  for (const Stretch& stretch : told) {
-    (stretch.kind == Kind::kShared ? shared : sum.alone) += stretch.resident;
-    if (stretch.kind != Kind::kShared) charged += stretch.charged();
+  return told;
+}
+
+double LoneUse::Told::rate(Nanos used) const { return alone < kLeast ? -1 : ratio(used, alone); }
+
+// What is missing is spread over what was not presumed, and what is too much over what was.
+void LoneUse::Told::spread(
+    Nanos used, const std::function<void(Time from, Time until, Nanos more)>& correct) const {
+  const Nanos more = used - presumed;
+  const Nanos over = more > Nanos{} ? alone - presumed : presumed;
+  for (const Stretch& stretch : alone_in) {
+    const Nanos weight = more > Nanos{} ? stretch.resident - stretch.presumed : stretch.presumed;
+    if (weight > Nanos{} && more != Nanos{})
+      correct(stretch.from, stretch.until, scaled(more, ratio(weight, over)));
   }
-  if (sum.alone == Nanos{}) return sum;
-  const Nanos resident = shared + sum.alone;
-  const double full = ratio(resident, until - from) < kWhole ? kSaturatedFrozen : kSaturated;
-  const bool is_full = ratio(busy, resident) >= full;
-  sum.used = is_full ? sum.alone : std::clamp(busy - shared, Nanos{}, sum.alone);
-  if (sum.alone >= kLeast) sum.rate = ratio(sum.used, sum.alone);
-  // What is missing is spread over what was not charged, and what is too much over what was.
-  const Nanos more = sum.used - charged;
-  const Nanos over = more > Nanos{} ? sum.alone - charged : charged;
-  for (const Stretch& stretch : told) {
-    if (stretch.kind == Kind::kShared || more == Nanos{}) continue;
-    const Nanos is_charged = stretch.charged();
-    const Nanos weight = more > Nanos{} ? stretch.resident - is_charged : is_charged;
-    if (weight > Nanos{}) correct(stretch.from, stretch.until, scaled(more, ratio(weight, over)));
+}
+
+Nanos LoneUse::conclude() {
+  Nanos sum{};
+  for (Stretch& stretch : stretches_) {
+    if (stretch.kind == Kind::kShared) continue;
+    sum += stretch.presumed;
+    stretch.kind = Kind::kShared;
+    stretch.resident = std::exchange(stretch.presumed, Nanos{});
   }
   return sum;
 }
 
-LoneUse::Spared LoneUse::drop(size_t count) {
-  Spared spared;
-  const auto end = stretches_.begin() + static_cast<std::ptrdiff_t>(count);
-  std::for_each(stretches_.begin(), end, [&](const Stretch& stretch) {
-    if (stretch.kind == Kind::kByRate) spared.by_rate += stretch.resident - stretch.charged();
-    if (stretch.kind == Kind::kByWord) spared.by_word += stretch.resident;
-  });
-  stretches_.erase(stretches_.begin(), end);
-  return spared;
+void LoneUse::Untold::add(const Stretch& stretch) {
+  presumed += stretch.presumed;
+  if (stretch.kind == Kind::kByRate) spared_by_rate += stretch.resident - stretch.presumed;
+  if (stretch.kind == Kind::kByWord) spared_by_word += stretch.resident;
 }
 
-LoneUse::Spared LoneUse::forget(Time now) {
+LoneUse::Untold LoneUse::drop(size_t count) {
+  Untold untold;
+  const auto end = stretches_.begin() + static_cast<std::ptrdiff_t>(count);
+  std::for_each(stretches_.begin(), end, [&](const Stretch& stretch) { untold.add(stretch); });
+  stretches_.erase(stretches_.begin(), end);
+  return untold;
+}
+
+LoneUse::Untold LoneUse::forget(Time now) {
   const auto kept = std::ranges::find_if(
       stretches_, [&](const Stretch& stretch) { return now - stretch.until < kKept; });
   const auto old = static_cast<size_t>(kept - stretches_.begin());

@@ -25,7 +25,7 @@ struct JobProcess {
   std::optional<uid_t> user{};
   bool is_late = false;  // it was there before the agent, which has not seen all of its GPU time
   Time came{};           // when it was first seen there; for a run: when that was asked for
-  Nanos used{};          // GPU time since the last step
+  Nanos used{};          // GPU time since the last step, less what was returned
   uint64_t memory_bytes = 0;
   std::string_view command_line{};  // valid during the call
   std::optional<IterationsView> iterations{};

@@ -207,7 +207,7 @@ void FairPolicy::correct(Time now, Plan& plan) {
     samples.push_back({.process = job.view->id,
                        .target = job.aim,
                        .slice = job.view->slice,
-                       .used = job.view->used,
+                       .used = job.view->used - job.view->returned,
                        .turns = job.view->turns});
   }
   double smallest = 1;
@@ -271,7 +271,7 @@ void FairPolicy::run_background(Time now, Plan& plan) {
                           .priority = job.tenant->priority,
                           .weight = job.tenant->weight / siblings,
                           .wants_gpu = job.is_active,
-                          .used = job.view->used});
+                          .used = job.view->used - job.view->returned});
   }
   const BackgroundTurns::Turn turn = turns_.next(now, candidates);
   if (active_.empty()) set_background_targets(candidates);

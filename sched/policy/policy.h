@@ -100,6 +100,7 @@ struct ProcessView {
   Micros slice{2048};            // as enforced now
   double share = -1;             // measured over the accounting window; < 0: unknown
   Nanos used{};                  // GPU time charged since the last call, without its switches
+  Nanos returned{};              // charged before, while it was alone: now known to be no use
   uint32_t turns = 0;            // times that it was switched in since the last call
   std::optional<CapView> cap{};  // its own, besides its tenant's
   Time came{};                   // when the agent first saw it here

@@ -8,6 +8,12 @@
 #include "sched/account/lone_context.h"
 
 namespace gpushare {
+namespace {
+
+// After its end a sample has told what a program did alone, or none will.
+constexpr Nanos kToldBy = std::chrono::milliseconds(1500);
+
+}  // namespace
 
 void Charging::hear_the_young(Time now) {
   if (outside_.shims == nullptr) return;
@@ -26,17 +32,42 @@ void Charging::hear_the_young(Time now) {
 }
 
 void Charging::charge(const ProcessId& process, uint32_t tenant, uint32_t gpu,
-                      const Accounting::Charge& charge) {
+                      const Accounting::Charge& charge, std::optional<Time> before) {
   state_.tenant_use[tenant].used[gpu] += charge.used;
+  presume(process, tenant, gpu, charge.presumed, before);
   if (is_serving(process)) {
-    if (outside_.shims != nullptr) outside_.shims->add_server_use(gpu, charge.used);
+    if (outside_.shims != nullptr) outside_.shims->add_server_use(gpu, charge.net());
   } else if (!is_gated(process)) {
     outside_.tenants.for_line(tenant, [&](uint32_t slot, const Tenant& one) {
       const std::optional<Cap> cap = one.cap_on(gpu);
       if (!cap) return;
-      owed_[{gpu, slot}] += charge.used + charge.excused;
+      owed_[{gpu, slot}] += charge.net() + charge.excused;
     });
   }
+}
+
+void Charging::presume(const ProcessId& process, uint32_t tenant, uint32_t gpu, Nanos presumed,
+                       std::optional<Time> before) {
+  const auto known = presumed_.find({process, gpu});
+  if (known == presumed_.end() && presumed == Nanos{}) return;
+  const std::string& name = outside_.tenants.at(tenant)->name;
+  TenantUse& use = state_.tenant_use[tenant];
+  if (known != presumed_.end() && known->second.tenant != name) {
+    // What it did before it came to this tenant stays the other one's.
+    const Presumed then = known->second;
+    presumed_.erase(known);
+    use.used[gpu] += state_.accounting[gpu].conclude(process.pid, before) - then.amount;
+    const std::optional<uint32_t> other = state_.tenants.find(then.tenant);
+    if (!other) return;
+    state_.tenant_use[*other].presumed[gpu] -= then.amount;
+    state_.tenant_use[*other].used[gpu] += then.amount;
+    return;
+  }
+  Presumed& one = presumed_[{process, gpu}];
+  one.tenant = name;
+  one.amount += presumed;
+  use.presumed[gpu] += presumed;
+  if (one.amount == Nanos{}) presumed_.erase({process, gpu});
 }
 
 void Charging::settle(uint32_t gpu, bool takes_turns, Time now) {
@@ -45,7 +76,7 @@ void Charging::settle(uint32_t gpu, bool takes_turns, Time now) {
     TokenBucket& bucket = outside_.region.tenants[slot].buckets[gpu];
     const auto owed = owed_.extract({gpu, slot});
     const Nanos used = owed ? owed.mapped() : Nanos{};
-    bucket.refill(takes_turns ? now - used : now);
+    bucket.refill(takes_turns ? now - std::max(used, Nanos{}) : now);
     bucket.charge(used);
     bucket.refill(now);
   }
@@ -63,23 +94,21 @@ void Charging::charge_departed(TurnTaking& turns, const LogReader& logs, Time no
   std::erase_if(state_.departed, [&](Departed& departed) {
     Accounting& accounting = state_.accounting[departed.gpu];
     const pid_t pid = departed.process.pid;
-    const Accounting::Charge late = departed.succeeded
-                                        ? accounting.take_former_charge(pid, *departed.succeeded)
-                                        : accounting.take_charge(pid);
-    departed.owed.add(late);
+    const std::optional<Time> before = departed.succeeded;
     const std::optional<uint32_t> tenant = state_.tenants.find(departed.tenant);
+    const Time until = before.value_or(departed.until);
+    const bool is_read = now >= until && logs.is_read_until(departed.gpu, until);
+    const bool is_told = accounting.is_told(pid, before) || now - until >= kToldBy;
+    const bool is_over = (!departed.tenant.empty() && !tenant) || (is_read && is_told);
+    departed.owed.add(is_over ? accounting.close(pid, before)
+                              : accounting.take_charge(pid, before));
     turns.add_late(departed);
     if (tenant) {
-      charge(departed.process, *tenant, departed.gpu, departed.owed);
-      of_departed_[{*tenant, departed.gpu}] += departed.owed.used;
+      charge(departed.process, *tenant, departed.gpu, departed.owed, before);
+      of_departed_[{*tenant, departed.gpu}] += departed.owed.net();
     }
     departed.owed = {};
-    const Time until = departed.succeeded.value_or(departed.until);
-    const bool was_known = !departed.tenant.empty();
-    const bool is_over =
-        (was_known && !tenant) || (now >= until && logs.is_read_until(departed.gpu, until));
-    if (is_over && departed.succeeded) accounting.remove_former(pid, until);
-    if (is_over && !departed.succeeded) accounting.remove(pid);
+    if (is_over) presumed_.erase({departed.process, departed.gpu});
     return is_over;
   });
 }

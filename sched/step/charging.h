@@ -5,6 +5,8 @@
 #pragma once
 
 #include <map>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "sched/account/accounting.h"
@@ -22,10 +24,10 @@ class Charging {
   // What young programs with the shim say of themselves counts until the driver's samples do.
   void hear_the_young(Time now);
   // What an MPS server used is its clients' use; a program whose cap closes its own gate is charged
-  // there. What was excused for want of a sample that tells is charged to caps. Buckets are charged
-  // by settle().
+  // there. What was excused for want of a sample that tells is charged to caps. `before`: of an
+  // earlier bearer of the pid, as in Accounting. Buckets are charged by settle().
   void charge(const ProcessId& process, uint32_t tenant, uint32_t gpu,
-              const Accounting::Charge& charge);
+              const Accounting::Charge& charge, std::optional<Time> before = {});
   // All that was used on a GPU until `now` is charged: from now on its buckets have what they have
   // earned and not spent. Where jobs take turns a tenant's use is taken to be the last before
   // `now`, and what it earned in that time is not lost above the burst: no step comes in the middle
@@ -34,7 +36,8 @@ class Charging {
   void settle(uint32_t gpu, bool takes_turns, Time now);
   // Tenants have changed: of those that have no cap any more nothing is kept.
   void forget_caps();
-  // Of programs that have ended, until the switch logs have been read to their ends.
+  // Of programs that have ended, until the switch logs have been read to their ends, and samples
+  // have told what they did alone.
   void charge_departed(TurnTaking& turns, const LogReader& logs, Time now);
   // What they were charged by the last call of that, by their tenant's slot and GPU.
   const std::map<std::pair<uint32_t, uint32_t>, Nanos>& of_departed() const { return of_departed_; }
@@ -51,6 +54,15 @@ class Charging {
  private:
   State& state_;
   const Surroundings& outside_;
+  // What is presumed of a program on a GPU, in its tenant's use.
+  struct Presumed {
+    std::string tenant;  // by name: its slot may be another's by now
+    Nanos amount{};
+  };
+  void presume(const ProcessId& process, uint32_t tenant, uint32_t gpu, Nanos presumed,
+               std::optional<Time> before);
+
+  std::map<std::pair<ProcessId, uint32_t>, Presumed> presumed_;
   std::map<std::pair<uint32_t, uint32_t>, Nanos> owed_;  // not settled: by GPU and tenant slot
   std::map<std::pair<uint32_t, uint32_t>, Nanos> of_departed_;
 };

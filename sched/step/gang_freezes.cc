@@ -33,7 +33,7 @@ void GangFreezes::see(const OnGpu& on, bool is_auto, Time now) {
          .can_hold = process.can_control && !process.is_frozen_by_user &&
                      !charging_.is_serving(process.process) && !charging_.is_gated(process.process),
          .cap = cap == nullptr ? 1 : cap->fraction,
-         .used = process.used,
+         .used = process.used - process.returned,
          .known_until = state_.accounting[on.gpu].known_until(),
          .share = process.share,
          .rate = state_.accounting[on.gpu].sampled_rate(process.process.pid, now),

@@ -44,6 +44,11 @@ class Publisher {
   // `is_changed`: all records, as soon as kChangeInterval allows. Returns when to call again for
   // that; Time::max(): nothing waits.
   Time publish(Time now, bool is_changed);
+  // At once, because nothing is published after that.
+  void publish_last(Time now) {
+    next_change_ = now;
+    (void)publish(now, /*is_changed=*/true);
+  }
 
  private:
   void publish_agent(Time now);

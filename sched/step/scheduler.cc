@@ -340,7 +340,8 @@ void Scheduler::view(uint32_t gpu, Time now) {
                .can_control = enforced.can_control,
                .slice = enforced.slice.value_or(ProcessView{}.slice),
                .share = member.share,
-               .used = charge.used,
+               .used = charge.gross(),
+               .returned = charge.returned,
                .turns = charge.turns,
                .came = member.came,
                .memory_bytes = holder.memory_bytes,
@@ -451,7 +452,12 @@ void Scheduler::on_change(const Enforcer::Change& change) {
   if (outside_.listener != nullptr) outside_.listener->on_change(change, reason);
 }
 
+// What is presumed nobody will settle. What was counted is published for the agent that comes.
 void Scheduler::stop() {
+  for (auto& [tenant, use] : state_.tenant_use)
+    for (size_t gpu = 0; gpu < use.used.size(); ++gpu)
+      use.used[gpu] += std::exchange(use.presumed[gpu], Nanos{});
+  publisher_.publish_last(outside_.clock.now());
   state_.enforcer.undo_all();
   state_.enforcer.undo_leftovers(outside_.processes, /*at_once=*/true);
 }

@@ -60,7 +60,8 @@ struct Departed {
 
 struct TenantUse {
   std::array<Nanos, kMaxGpus> used{};
-  Nanos throttled{};  // time in which any process of it was frozen for the cap
+  std::array<Nanos, kMaxGpus> presumed{};  // besides, until a sample tells (Accounting::Charge)
+  Nanos throttled{};                       // time in which any process of it was frozen for the cap
   uint64_t freezes = 0;
   Nanos frozen_turn{}, frozen_user{};  // the same for others' turns, and by a user
   TimeHistogram iterations{};          // of its processes with the shim

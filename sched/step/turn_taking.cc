@@ -36,7 +36,7 @@ void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView
                .user = is_member ? std::optional(member->second.user) : std::nullopt,
                .is_late = was_there,
                .came = run.number != 0 && run.asked != Time{} ? run.asked : process.came,
-               .used = process.used,
+               .used = process.used - process.returned,
                .memory_bytes = process.memory_bytes,
                .command_line = process.command_line,
                .iterations = process.iterations});
@@ -180,10 +180,12 @@ void TurnTaking::estimate() {
 }
 
 void TurnTaking::add_late(const Departed& departed) {
-  if (departed.job == 0 || departed.owed.used == Nanos{}) return;
-  jobs_.add_late(departed.job, departed.owed.used);
+  const Nanos used = departed.owed.net();
+  if (departed.job == 0 || used == Nanos{}) return;
+  jobs_.add_late(departed.job, used);
   if (departed.was_starting && is_wanted_by_others(departed.gpu, departed.job))
-    starts_.charge(departed.gpu, departed.owed.used, state_.accounting[departed.gpu].known_until());
+    starts_.charge(departed.gpu, std::max(used, Nanos{}),
+                   state_.accounting[departed.gpu].known_until());
 }
 
 bool TurnTaking::has_changed() {

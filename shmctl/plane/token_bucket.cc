@@ -98,7 +98,6 @@ Nanos TokenBucket::refill(Time now) {
 }
 
 void TokenBucket::charge(Nanos used) {
-  assert(used.count() >= 0);
   // Relaxed is enough: this adds to the one word of state and publishes nothing else.
   state_.fetch_add(static_cast<uint64_t>(used.count()) << kGenerationBits,
                    std::memory_order_relaxed);

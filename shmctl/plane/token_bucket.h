@@ -47,8 +47,9 @@ class alignas(64) TokenBucket {
   // Credits what was earned until `now` and returns the tokens. A `now` before that of an earlier
   // refill changes nothing.
   Nanos refill(Time now);
-  // Takes `used` >= 0 of GPU time; the tokens may become negative. Call refill() first: otherwise
-  // an idle bucket pays from the overflow that the refill would have dropped.
+  // Takes `used` of GPU time; the tokens may become negative. Call refill() first: otherwise an
+  // idle bucket pays from the overflow that the refill would have dropped. < 0 gives back what was
+  // taken before; what is above the burst then the next refill drops.
   void charge(Nanos used);
   // The tokens at the instant of the last refill; 0 when disabled.
   Nanos tokens() const;

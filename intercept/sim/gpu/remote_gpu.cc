@@ -184,6 +184,7 @@ std::optional<UtilisationSample> RemoteGpu::utilisation(uint32_t gpu) {
     if (use.pid == 0) {
       sample.from = from_ns(use.from_ns);
       sample.until = from_ns(use.until_ns);
+      sample.busy = use.sm_ppm == kNotTold ? -1 : use.sm_ppm / 1e6;
     } else {
       sample.of.push_back({use.pid, use.sm_ppm / 1e6});
     }

@@ -157,6 +157,7 @@ void EngineModel::settle(Time now) {
   if (passed > 0) {
     const auto rates = speeds(running);
     std::vector<uint32_t> counted;
+    if (!running.empty()) busy_in_all_ += now - settled_;
     for (std::size_t i = 0; i < running.size(); ++i) {
       Job* const job = running[i];
       const double done = passed * rates[i];
@@ -224,6 +225,11 @@ bool EngineModel::is_active(EntryId entry, const Job& job, Time now) const {
 double EngineModel::executed(const Job& job, Time now) {
   settle(now);
   return job.executed_ns;
+}
+
+Nanos EngineModel::busy(Time now) {
+  settle(now);
+  return busy_in_all_;
 }
 
 Nanos EngineModel::busy(uint32_t member, Time now) {

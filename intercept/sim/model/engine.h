@@ -88,6 +88,8 @@ class EngineModel {
   // The time in which at least one job of this member was in progress.
   Nanos busy(uint32_t member, Time now);
   void forget(uint32_t member) { busy_.erase(member); }
+  // The time in which any job was in progress.
+  Nanos busy(Time now);
 
   std::vector<Runlist::Record> take_records() { return runlist_.take_records(); }
   Runlist::Totals totals(Time now) const { return runlist_.totals(now); }
@@ -104,6 +106,7 @@ class EngineModel {
   std::map<EntryId, std::vector<Job*>> jobs_;  // the jobs that may run
   std::map<EntryId, uint32_t> holds_;
   std::map<uint32_t, Nanos> busy_;
+  Nanos busy_in_all_{};
   Time settled_;  // the progress of jobs is accounted until then
 };
 

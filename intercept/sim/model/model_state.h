@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <optional>
+#include <random>
 #include <set>
 
 #include "intercept/sim/model/model.h"
@@ -56,6 +57,7 @@ struct Model::Context {
   Device* device = nullptr;
   uint32_t handle = 0;  // that of its graphics group
   uint32_t member = 0;  // unique in the machine
+  Nanos busy_then{};    // it had worked so long when the last sample was taken
   uint32_t mps_server = 0;
   std::array<Group, kGroups> groups;
   std::map<uint32_t, Queue> queues;
@@ -97,7 +99,9 @@ struct Model::Device {
   std::map<EntryId, Name> names;
   // The sample that utilisation() gives next, and when the one after it began.
   Time sampled;
-  std::map<uint32_t, Nanos> busy_then;  // by Context::member
+  Nanos busy_then{};
+  uint64_t samples = 0;  // that were asked for
+  std::minstd_rand draws;
   UtilisationSample sample;
 };
 

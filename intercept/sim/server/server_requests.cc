@@ -3,6 +3,7 @@
 // connection must end.
 #include <unistd.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "intercept/sim/server/server_peer.h"
@@ -300,7 +301,9 @@ void Server::answer_utilisation(Peer& peer, uint64_t tag, uint32_t gpu) {
   std::vector<Use> uses;
   if (gpu < model_.gpus().size()) {
     const UtilisationSample sample = model_.utilisation(gpu);
-    uses.push_back({0, 0, to_ns(sample.from), to_ns(sample.until)});
+    const uint32_t busy_ppm =
+        sample.busy < 0 ? kNotTold : static_cast<uint32_t>(std::lround(sample.busy * 1e6));
+    uses.push_back({0, busy_ppm, to_ns(sample.from), to_ns(sample.until)});
     for (const Utilisation& each : sample.of)
       uses.push_back({each.pid, static_cast<uint32_t>(each.sm_fraction * 1e6), 0, 0});
   }

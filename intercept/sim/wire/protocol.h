@@ -240,7 +240,8 @@ struct CountReply {
   uint32_t count;
   uint32_t cost_us;  // of kAttach: how long the driver would take to find them
 };
-struct Use {  // the first one, of pid 0, tells of what time all are
+inline constexpr uint32_t kNotTold = UINT32_MAX;
+struct Use {  // the first one, of pid 0, tells of what time all are, and of the GPU
   int32_t pid;
   uint32_t sm_ppm;
   uint64_t from_ns, until_ns;

@@ -11,6 +11,7 @@
 #include <map>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace gpushare::nvrm {
@@ -33,6 +34,16 @@ class FakeNvml final : public NvmlCalls {
     device = this;
     return 0;
   }
+  int looks_since(void*, NvmlLook* into, unsigned& count, unsigned long long since_us) override {
+    ++looks_asked;
+    if (!has_gpu_looks) return 3;
+    if (failure != 0) return failure;
+    const unsigned room = std::exchange(count, 0);
+    for (const Look& one : looks)
+      if (one.stamp > Micros(static_cast<int64_t>(since_us)) && count < room)
+        into[count++] = {static_cast<unsigned long long>(one.stamp.count()), one.sm, 0};
+    return count == 0 ? kNotFound : 0;
+  }
   int samples(void*, NvmlSample* rows, unsigned& count, unsigned long long since_us) override {
     ++asks;
     if (failure != 0) return failure;
@@ -44,7 +55,7 @@ class FakeNvml final : public NvmlCalls {
     std::map<unsigned, NvmlSample> by_pid;
     unsigned all = 0;
     for (const Look& one : looks) {
-      if (one.stamp <= Micros(static_cast<int64_t>(since_us))) continue;
+      if (one.stamp <= Micros(static_cast<int64_t>(since_us)) || one.pid == dead) continue;
       NvmlSample& row = by_pid[one.pid];
       row.pid = one.pid;
       row.timestamp_us =
@@ -74,7 +85,9 @@ class FakeNvml final : public NvmlCalls {
   Time time{1000s};
   Micros wall_ahead = 500'000h;
   std::deque<Look> looks;
-  bool is_known = true;
+  bool is_known = true, has_gpu_looks = false;
+  unsigned dead = 0;
+  int looks_asked = 0;
   int failure = 0;
   unsigned needed = kLooks, grows = 0;
   int finds = 0, asks = 0;
@@ -93,6 +106,7 @@ class NvmlTest : public testing::Test {
     }
     fake_->time = end;
   }
+  void look_at_gpu() { fake_->has_gpu_looks = true; }
   // Nobody is there.
   void pass_alone(Nanos time) {
     fake_->time += time;
@@ -129,11 +143,64 @@ TEST_F(NvmlTest, EveryLookIsToldOnceHoweverOftenItIsAsked) {
     pass(time, i * 37 % 101);
     const UtilisationSample sample = ask();
     EXPECT_EQ(sample.from, told);
-    EXPECT_EQ(sample.tick, kPeriod);
     told = sample.until;
     said += sum(sample);
   }
   EXPECT_NEAR(said, worked_, 1.2);
+}
+
+TEST_F(NvmlTest, HowBusyTheGpuWasIsToldOnceAlsoOfWhoHasEnded) {
+  look_at_gpu();
+  pass(2s, 100);
+  Time told = ask().until;
+  worked_ = 0;
+  double said = 0;
+  for (unsigned i = 0; i < 300; ++i) {
+    fake_->dead = i % 3 == 0 ? kA : 0;
+    pass(70ms * (1 + i % 10), i * 37 % 101);
+    const UtilisationSample sample = ask();
+    EXPECT_EQ(sample.from, told);
+    told = sample.until;
+    if (sample.until == sample.from) continue;
+    EXPECT_EQ((fake_->time - sample.until) / kPeriod, 0) << "the newest look";
+    ASSERT_GE(sample.busy, 0);
+    said += sample.busy * std::chrono::duration<double>(sample.until - sample.from).count();
+  }
+  EXPECT_NEAR(said, worked_, 0.3);
+}
+
+TEST_F(NvmlTest, ALookAtTheGpuWhoseStampMovesIsNotToldAgain) {
+  look_at_gpu();
+  pass(1s, 100);
+  const Time told = ask().until;
+  fake_->looks.back().stamp += 600us;
+  EXPECT_EQ(ask().until, told);
+  pass(200ms, 0);
+  EXPECT_EQ(ask().busy, 0);
+}
+
+TEST_F(NvmlTest, ALookAtTheGpuThatMakesNoSenseTellsNothing) {
+  look_at_gpu();
+  pass(1s, 50);
+  const Time told = ask().until;
+  pass(200ms, 40);
+  pass(200ms, 101);
+  pass(200ms, 40);
+  UtilisationSample sample = ask();
+  EXPECT_EQ(sample.until - told, 200ms);
+  EXPECT_DOUBLE_EQ(sample.busy, 0.4);
+  pass(2s, 30);
+  sample = ask();
+  EXPECT_NEAR(sample.busy, 0.3, 1e-9) << "it goes on when that is a second ago";
+}
+
+TEST_F(NvmlTest, ADriverWithoutLooksAtTheGpuIsAskedForThemOnce) {
+  pass(1s, 50);
+  for (int i = 0; i < 5; ++i) {
+    pass(200ms, 50);
+    EXPECT_LT(ask().busy, 0);
+  }
+  EXPECT_EQ(fake_->looks_asked, 1);
 }
 
 TEST_F(NvmlTest, TheFirstCallTellsOfASecond) {
@@ -304,6 +371,9 @@ TEST_F(NvmlTest, AGpuThatIsNotKnownIsLookedForAgain) {
 TEST(Nvml, IsAskedForSeveralGpusAtOnce) {
   class Counting final : public NvmlCalls {
    public:
+    int looks_since(void*, NvmlLook*, unsigned&, unsigned long long) override {
+      return FakeNvml::kNotFound;
+    }
     int find(const std::string&, void*& device) override {
       device = this;
       return 0;

@@ -28,8 +28,9 @@ class AccountingTest : public ::testing::Test {
   void stop(Nanos when, pid_t pid) { batch_.records.push_back({at(when), 0, pid, 0, false}); }
   // The driver samples A at this part of the time; B did nothing.
   void sample(double fraction, Nanos from, Nanos until) {
-    accounting_.sample({.from = at(from), .until = at(until), .of = {{kA, fraction}}, .tick = {}},
-                       at(until));
+    accounting_.sample(
+        {.from = at(from), .until = at(until), .busy = fraction, .of = {{kA, fraction}}},
+        at(until));
   }
   void consume(Nanos until, uint64_t lost = 0) {
     batch_.complete_until = at(until);

@@ -7,13 +7,26 @@
 namespace gpushare {
 namespace {
 
+using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 class LoneTest : public test::AccountingTest {
  protected:
-  Nanos used() { return accounting_.take_charge(kA).used; }
-  Nanos total() { return accounting_.use(kA, at({})).total; }
+  // What it was taken to have used since the last call.
+  Nanos used() { return take().gross(); }
+  // And since the beginning, less what was returned.
+  Nanos total() {
+    take();
+    return sum_.net();
+  }
+  Accounting::Charge take() {
+    const Accounting::Charge charge = accounting_.take_charge(kA);
+    sum_.add(charge);
+    return charge;
+  }
+
+  Accounting::Charge sum_{};
 };
 
 TEST_F(LoneTest, ItsUseIsWhatTheDriverSamples) {
@@ -38,25 +51,24 @@ TEST_F(LoneTest, ItsUseIsWhatTheDriverSamples) {
   EXPECT_EQ(used(), Nanos{});
 }
 
-// What it is charged never falls, and is the sum of what was sampled, whatever it does.
+// What it is charged is the sum of what was sampled, whatever it does.
 TEST_F(LoneTest, InBurstsItIsChargedForWhatItDid) {
   start({}, kA);
-  Nanos done{}, charged{};
+  Nanos done{}, told{};
   for (int tick = 0; tick < 300; ++tick) {
     const double busy = tick % 31 < 5 || tick % 17 == 3 ? 1 : tick % 7 == 2 ? 0.4 : 0;
     const Nanos from = milliseconds(200) * tick;
     for (Nanos now = from; now < from + milliseconds(200); now += milliseconds(20)) {
       consume(now + milliseconds(20));
-      charged += used();
-      EXPECT_GE(total(), charged);
+      EXPECT_GE(take().used, Nanos{});
     }
     sample(busy, from, from + milliseconds(200));
     done += Nanos(static_cast<int64_t>(busy * 200e6));
-    // One sample that has not come, and one that is known only since: it may be wrong by both.
-    charged += used();
-    EXPECT_NEAR(charged.count(), done.count(), 400e6) << tick;
+    EXPECT_NEAR(total().count(), done.count(), 3e6) << tick;
+    EXPECT_GE(accounting_.use(kA, at({})).total, told) << "what is told only rises";
+    told = accounting_.use(kA, at({})).total;
   }
-  EXPECT_NEAR(charged.count(), done.count(), 200e6);
+  EXPECT_EQ(told, total());
   EXPECT_GT(done, seconds(10));
 }
 
@@ -79,19 +91,19 @@ TEST_F(LoneTest, WhatTheLogAccountsForIsTakenOffWhatIsSampled) {
   // Of 400 ms it worked for 165: 25 beside B, and 140.
   accounting_.sample({.from = at({}),
                       .until = at(milliseconds(400)),
-                      .of = {{kA, 0.4125}, {kB, 0.1875}},
-                      .tick = {}},
+                      .busy = 0.6,
+                      .of = {{kA, 0.4125}, {kB, 0.1875}}},
                      at(milliseconds(400)));
   consume(seconds(1));
   sample(0, milliseconds(400), seconds(1));
   consume(seconds(2));
   sample(0, seconds(1), seconds(2));
-  EXPECT_NEAR(total().count(), 325e6, 1e6);
+  EXPECT_NEAR(total().count(), 165e6, 1e6) << "what was too much is given back";
   for (int second = 2; second < 4; ++second) {
     consume(seconds(second + 1));
     sample(0.5, seconds(second), seconds(second + 1));
   }
-  EXPECT_NEAR(total().count(), 1165e6, 2e6) << "what was too much is taken off";
+  EXPECT_NEAR(total().count(), 1165e6, 2e6);
 }
 
 // The driver gives each of its looks to one of those that share the GPU: what the log accounts for
@@ -112,21 +124,21 @@ TEST_F(LoneTest, WhomTheDriverSawIsNotAskedForOfThoseThatShare) {
     batch.records.push_back({at(milliseconds(200)), 0, kA, 0, true});
     batch.complete_until = at(seconds(2));
     accounting.consume(batch);
-    EXPECT_EQ(accounting.take_charge(kA).used, milliseconds(1900));
+    EXPECT_EQ(accounting.take_charge(kA).gross(), milliseconds(1900));
     // A worked for 600 of the last 1,800 ms; the first 200 were seen as A's, or as B's.
-    UtilisationSample sample{.from = at({}), .until = at(milliseconds(1000)), .of = {}, .tick = {}};
+    UtilisationSample sample{.from = at({}), .until = at(milliseconds(1000)), .busy = 0.5};
     sample.of = {{seen, 0.2}, {kA, 0.3}};
     accounting.sample(sample, at(seconds(2)));
     sample = {
-        .from = at(milliseconds(1000)), .until = at(seconds(2)), .of = {{kA, 0.3}}, .tick = {}};
+        .from = at(milliseconds(1000)), .until = at(seconds(2)), .busy = 0.3, .of = {{kA, 0.3}}};
     accounting.sample(sample, at(seconds(2)));
     accounting.consume({{}, 0, at(seconds(2))});
     for (int second = 2; second < 6; ++second) {
       accounting.consume({{}, 0, at(seconds(second + 1))});
       accounting.sample({.from = at(seconds(second)),
                          .until = at(seconds(second + 1)),
-                         .of = {{kA, 1}},
-                         .tick = {}},
+                         .busy = 1,
+                         .of = {{kA, 1}}},
                         at(seconds(second + 1)));
     }
     // 100 beside B, 300 of the first second and 300 of the next, and 4 s.
@@ -151,40 +163,55 @@ TEST_F(LoneTest, ASampleWaitsForTheLogOfItsTime) {
   EXPECT_NEAR(total().count(), 2e9, 1e8);
 }
 
-TEST_F(LoneTest, WhoeverSaysNothingOfAYoungProcessSaysNothing) {
+TEST_F(LoneTest, ASampleThatDoesNotTellHowBusyTheGpuWasSaysNothing) {
   start({}, kA);
   consume(seconds(1));
-  accounting_.sample({.from = at({}), .until = at(seconds(1)), .of = {}, .tick = {}},
-                     at(seconds(1)));
+  accounting_.sample({.from = at({}), .until = at(seconds(1)), .of = {}}, at(seconds(1)));
   EXPECT_EQ(used(), seconds(1));
   consume(seconds(2));
   EXPECT_EQ(used(), seconds(1)) << "it is not known either from then on";
 }
 
 // One that works for a while each time, and ends before it is sampled.
-TEST_F(LoneTest, WhatNoSampleHasToldOfWhenItEndsIsUse) {
+TEST_F(LoneTest, WhatNoSampleHasToldOfWhenItIsClosedIsUse) {
   start({}, kA);
-  consume(seconds(1));
-  EXPECT_EQ(used(), seconds(1)) << "not known: busy";
-  sample(0, {}, seconds(1));
-  consume(milliseconds(1400));
-  EXPECT_EQ(used(), Nanos{});
-  accounting_.end(kA, at(milliseconds(1400)));
-  EXPECT_EQ(used(), Nanos{}) << "its credit pays for it";
-  EXPECT_EQ(total(), seconds(1));
-
-  accounting_.remove(kA);
-  accounting_.add(kA, at(milliseconds(1400)));
-  start(milliseconds(1400), kA);
-  consume(milliseconds(1500));
-  sample(0, milliseconds(1400), milliseconds(1500));
   consume(seconds(3));
-  sample(0, milliseconds(1500), seconds(3));
-  EXPECT_LE(used(), milliseconds(3)) << "so long, a slice, others may have waited";
+  sample(0, {}, seconds(1));
+  sample(0, seconds(1), seconds(2));
+  sample(0, seconds(2), seconds(3));
+  EXPECT_EQ(total(), milliseconds(2) + microseconds(298)) << "so long others may have waited";
   consume(milliseconds(3400));
   EXPECT_EQ(used(), Nanos{}) << "by the newest sample it does nothing";
   accounting_.end(kA, at(milliseconds(3400)));
-  EXPECT_EQ(used(), milliseconds(400));
+  EXPECT_FALSE(accounting_.is_told(kA));
+  EXPECT_EQ(accounting_.close(kA).gross(), milliseconds(400));
+}
+
+// The driver does not list it any more, but knows how busy the GPU was.
+TEST_F(LoneTest, ASampleTellsOfOneThatHasEnded) {
+  sample(0, -seconds(1), {});
+  for (const bool has_worked : {true, false}) {
+    const Nanos from = seconds(has_worked ? 1 : 2);
+    accounting_.add(kA, at(from));
+    start(from, kA);
+    stop(from + milliseconds(50), kA);
+    start(from + milliseconds(50), kB);
+    consume(from + milliseconds(100));
+    accounting_.end(kA, at(from + milliseconds(50)));
+    EXPECT_FALSE(accounting_.is_told(kA));
+    EXPECT_EQ(accounting_.take_charge(kA).gross(), milliseconds(50));
+    consume(from + milliseconds(200));
+    accounting_.sample({.from = at(from),
+                        .until = at(from + milliseconds(200)),
+                        .busy = has_worked ? 0.25 : 0.01,
+                        .of = {{kB, 0}}},
+                       at(from + milliseconds(200)));
+    EXPECT_TRUE(accounting_.is_told(kA));
+    const Accounting::Charge last = accounting_.close(kA);
+    const Nanos slice = milliseconds(2) + microseconds(298);
+    EXPECT_NEAR(last.net().count(), has_worked ? 0 : -47.7e6, 2.5e6);
+    EXPECT_LE(accounting_.take_charge(kB).net(), slice + milliseconds(1)) << "it did nothing";
+  }
 }
 
 TEST_F(LoneTest, OfAFrozenProcessLessIsSampledThanItDid) {
@@ -193,12 +220,12 @@ TEST_F(LoneTest, OfAFrozenProcessLessIsSampledThanItDid) {
     accounting_.set_frozen(kA, true, at(milliseconds(100 * i + 30)));
     accounting_.set_frozen(kA, false, at(milliseconds(100 * i + 100)));
   }
-  // 26 % of the time, of the 30 % it was let run: saturating.
+  // 28 % of the time, of the 30 % it was let run: saturating.
   for (int tick = 0; tick < 30; ++tick) {
     consume(milliseconds(200) * (tick + 1));
-    sample(0.26, milliseconds(200) * tick, milliseconds(200) * (tick + 1));
+    sample(0.28, milliseconds(200) * tick, milliseconds(200) * (tick + 1));
   }
-  EXPECT_EQ(used(), milliseconds(1800));
+  EXPECT_NEAR(total().count(), 1800e6, 1e6);
 }
 
 TEST_F(LoneTest, AnOldSampleIsForgotten) {
@@ -233,7 +260,7 @@ TEST_F(StartTest, WhatIsResidentAndSaysThatItHasLaunchedNothingUsesNothing) {
   steps({}, seconds(1), nothing);
   EXPECT_FALSE(accounting_.wants_gpu(kA, at(seconds(1))));
   const Accounting::Charge charge = accounting_.take_charge(kA);
-  EXPECT_EQ(charge.used, Nanos{});
+  EXPECT_EQ(charge.net(), Nanos{});
   EXPECT_EQ(accounting_.share(kA), 0);
   EXPECT_EQ(accounting_.busy(), 0);
   EXPECT_EQ(total(), Nanos{});
@@ -245,7 +272,7 @@ TEST_F(StartTest, WithoutTheShimItIsUseUntilItIsSampled) {
   EXPECT_EQ(used(), seconds(1));
   sample(0, {}, seconds(1));
   alternate(seconds(1), seconds(5));
-  EXPECT_NEAR(total().count(), 1e9, 3e6) << "what it has of the next four seconds is paid";
+  EXPECT_NEAR(total().count(), 1e9, 3e6) << "a quarter of the next four seconds";
 }
 
 // Whether it was at work nobody knows any more.
@@ -253,8 +280,8 @@ TEST_F(StartTest, AtItsEndItsWordCountsForAllButCaps) {
   start({}, kA);
   steps({}, milliseconds(300), nothing);
   accounting_.end(kA, at(milliseconds(300)));
-  const Accounting::Charge charge = accounting_.take_charge(kA);
-  EXPECT_EQ(charge.used, Nanos{});
+  const Accounting::Charge charge = accounting_.close(kA);
+  EXPECT_EQ(charge.gross(), Nanos{});
   EXPECT_EQ(charge.excused, milliseconds(300));
 }
 
@@ -272,7 +299,7 @@ TEST_F(StartTest, ATurnThatIsNoLongerThanItsSliceIsUse) {
       steps(from + turn, from + turn + milliseconds(20), nothing);
     }
     const Accounting::Charge charge = accounting_.take_charge(kA);
-    EXPECT_GE(charge.used, 24 * slice);
+    EXPECT_GE(charge.net(), 24 * slice);
   }
 }
 
@@ -360,7 +387,7 @@ TEST_F(StartTest, ALongStartIsNoUse) {
     }
   }
   EXPECT_FALSE(accounting_.is_young(kA, at(LoneContext::kYoung)));
-  EXPECT_LE(used(), seconds(1)) << "nor is it later, when its word counts no more";
+  EXPECT_LE(total(), seconds(1)) << "nor is it later, when its word counts no more";
 }
 
 // What a forger has had is charged when the driver's samples come.
@@ -385,11 +412,11 @@ TEST_F(StartTest, ALiarDoesNotHideBehindAnIdleNeighbour) {
     start(from + milliseconds(100), kB);
     steps(from + milliseconds(100), from + milliseconds(200), nothing);
     accounting_.sample(
-        {.from = at(from), .until = at(from + milliseconds(200)), .of = {{kB, 0.5}}, .tick = {}},
+        {.from = at(from), .until = at(from + milliseconds(200)), .busy = 0.5, .of = {{kB, 0.5}}},
         at(from + milliseconds(200)));
     worked += milliseconds(100);
     const Accounting::Charge charge = accounting_.take_charge(kA);
-    counted += charge.used + charge.excused;
+    counted += charge.net() + charge.excused;
   }
   EXPECT_GE(counted, worked * 95 / 100);
 }
@@ -417,7 +444,7 @@ TEST_F(StartTest, WhatIsFrozenUsesNothingAndWhatItRestedBeforeIsKept) {
   steps(milliseconds(50), milliseconds(60), nothing);
   EXPECT_LE(used(), milliseconds(2));
   accounting_.end(kA, at(milliseconds(60)));
-  EXPECT_GE(accounting_.take_charge(kA).excused, milliseconds(10));
+  EXPECT_GE(accounting_.close(kA).excused, milliseconds(10));
 }
 
 }  // namespace

@@ -127,7 +127,8 @@ TEST_P(ComeAndGo, LeavesAJobItsShareAndHasItsOwn) {
   const double before = used_s("brief");
   EXPECT_GE(rig_.rate(job, 8s), 0.9 * 0.5);
   EXPECT_GE((used_s("brief") - before) / 8, GetParam().least);
-  EXPECT_LE((used_s("brief") - before) / 8, 0.51);
+  // What they did before may be told in these 8 s.
+  EXPECT_LE((used_s("brief") - before) / 8, 0.52);
 }
 
 // Killed after 30 ms, whatever they have done.

@@ -176,13 +176,13 @@ TEST_F(UsageReportTest, TellsWhichGpuWasUsed) {
   rig_.start();
   report_.describe(rig_.gpu.gpus(), Config(rig_.policies));
   rig_.add_busy("a", {});
-  rig_.run_for(1s);
+  rig_.run_for(2s);
   publish();
   const auto a = last("a");
   ASSERT_TRUE(a);
   uint64_t sum = 0;
   for (const uint64_t us : a->by_gpu_us) sum += us;
-  EXPECT_GT(sum, 900'000u);
+  EXPECT_GT(sum, 1'300'000u) << "while it is alone, all but what samples have not told yet";
   EXPECT_NEAR(static_cast<double>(sum), static_cast<double>(a->gpu_time_us), 2);
 }
 
@@ -219,9 +219,9 @@ TEST_F(UsageReportTest, CountsOnWhereAnAgentBeforeStopped) {
   rig_.start();
   start_over();
   rig_.add_busy("a", {});
-  rig_.run_for(1s);
+  rig_.run_for(2s);
   publish();
-  EXPECT_GT(last("a")->gpu_time_us, 5'500'000u);
+  EXPECT_GT(last("a")->gpu_time_us, 6'300'000u);
   EXPECT_EQ(last("a")->freezes, 7u);
   EXPECT_EQ(last("a")->turns, 8u);
   EXPECT_EQ(last("a")->held_us, 9u);
@@ -246,15 +246,15 @@ TEST_F(UsageReportTest, WhatAnAgentBeforeCountedIsNotToldTwice) {
   rig_.kill();
   rig_.start();
   start_over();
-  rig_.run_for(1s);
+  rig_.run_for(2s);
   publish();
   const auto after = last("a");
   ASSERT_TRUE(after);
-  // The program is found again after a while.
-  EXPECT_GT(after->gpu_time_us, before->gpu_time_us + 200'000);
-  EXPECT_LT(after->gpu_time_us, before->gpu_time_us + 600'000);
+  // The program is found again after a while, and what it did alone is known 0.2 to 0.6 s later.
+  EXPECT_GT(after->gpu_time_us, before->gpu_time_us + 400'000);
+  EXPECT_LT(after->gpu_time_us, before->gpu_time_us + 1'100'000);
   EXPECT_GT(after->throttled_us, before->throttled_us + 200'000);
-  EXPECT_LT(after->throttled_us, before->throttled_us + 600'000);
+  EXPECT_LT(after->throttled_us, before->throttled_us + 1'100'000);
   EXPECT_LT(after->freezes, before->freezes + 50);
   EXPECT_LE(after->throttled_periods, 12u) << "of 100 ms, in 1 s";
 }

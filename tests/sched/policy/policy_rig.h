@@ -137,7 +137,7 @@ class PolicyRig {
     accounting_.consume(*gpu_.read_switches(0));
     if (began >= next_sample_) {
       accounting_.sample(*gpu_.utilisation(0), began);
-      next_sample_ = began + std::chrono::seconds(1);
+      next_sample_ = began + std::chrono::milliseconds(200);
     }
     std::vector<TenantView> tenants;
     std::vector<ProcessView> processes;
@@ -157,14 +157,14 @@ class PolicyRig {
     Member& member = *members_[id];
     const pid_t pid = member.program->process.pid;
     const Accounting::Charge charge = accounting_.take_charge(pid);
-    member.used += charge.used;
+    member.used += charge.net();
     TenantView& tenant = tenants.emplace_back();
     tenant.id = id;
     tenant.weight = member.settings.weight;
     tenant.priority = member.settings.priority;
     if (member.settings.cap) {
       member.bucket.refill(at);
-      member.bucket.charge(charge.used);
+      member.bucket.charge(charge.net());
       tenant.cap = CapView{.fraction = member.settings.cap->fraction(),
                            .period = member.settings.cap->period,
                            .burst = member.settings.cap->quota,
@@ -177,7 +177,8 @@ class PolicyRig {
     process.wants_gpu = accounting_.wants_gpu(pid, at);
     process.is_frozen = member.is_frozen;
     process.slice = member.slice;
-    process.used = charge.used;
+    process.used = charge.gross();
+    process.returned = charge.returned;
     process.turns = charge.turns;
   }
 

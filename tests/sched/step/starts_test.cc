@@ -137,7 +137,7 @@ TEST_F(Starts, WhatAJobHadBeforeItsFirstLaunchIsNoPartOfItsLength) {
   Words::Program& job = add_start("job", 1s, {{"length_us", "2000000"}});
   job.shows_work = false;
   rig_.run_for(1s);
-  EXPECT_GT(rig_.record(*job.does).job_service_ns, 0.4e9) << "use, until it was sampled";
+  EXPECT_GT(rig_.record(*job.does).job_service_ns, 0.15e9) << "use, until it is sampled";
   EXPECT_NEAR(static_cast<double>(rig_.record(*job.does).job_left_us), 2e6, 0.02e6);
   job.work = 2s;
   words_.go_on(job);
@@ -373,11 +373,11 @@ TEST_F(Starts, OneThatDoesNothingElseKeepsNobodyAwake) {
   EXPECT_LE(rig_.steps - before, 45U) << "one at each end of a turn of 25 ms";
 }
 
-TEST_F(Starts, WithoutTheShimTheyAreChargedByResidence) {
+TEST_F(Starts, WithoutTheShimTheyAreChargedForWhatIsSampled) {
   start("", /*have_shim=*/false);
   add_start("plain", 600ms);
-  rig_.run_for(600ms);
-  EXPECT_GT(used_s("plain"), 0.5);
+  rig_.run_for(1200ms);
+  EXPECT_LT(used_s("plain"), 0.05);
 }
 
 // --- programs that would have more than their cap by saying that they only start
@@ -411,8 +411,8 @@ TEST_F(Starts, ALiarHasNoMoreThanItsCap) {
     SchedulerRig rig;
     rig.shims = &words;
     rig.start();
-    // What was done in the last 0.4 s may not have been sampled.
-    EXPECT_LE(run_liars(words, rig, work, 20s), 0.115) << work / 1ms << " ms";
+    // What was done in the last 0.6 s may not have been sampled.
+    EXPECT_LE(run_liars(words, rig, work, 60s), 0.108) << work / 1ms << " ms";
   }
 }
 
@@ -433,10 +433,11 @@ TEST_F(Starts, WhatALiarHadAloneIsItsOwnWhenTheDriverHasSampledIt) {
   rig_.run_for(200ms);
   EXPECT_LT(used_s("liar"), 0.1);
   rig_.run_for(1800ms);
-  // What the driver was not asked for is not known: it begins when the first one is alone.
-  EXPECT_NEAR(used_s("liar"), 1.7, 0.1);
+  // What the driver was not asked for is not known: it begins when the first one is alone. And a
+  // sample may be late by 0.6 s.
+  EXPECT_NEAR(used_s("liar"), 1.4, 0.3);
   rig_.run_for(4s);
-  EXPECT_NEAR(used_s("liar"), 5.7, 0.1);
+  EXPECT_NEAR(used_s("liar"), 5.4, 0.3);
 }
 
 // As one whose kernel runs on and on, and is not waited for: its word is wrong, and it does not
