@@ -33,6 +33,12 @@ class LogReader::Reading {
   std::optional<Result<SwitchBatch>> batch_;
 };
 
+LogReader::LogReader(State& state, const Surroundings& outside, LateAttach& late)
+    : state_(state), outside_(outside), late_(late), logs_(driven_gpus(outside.gpu).size()) {
+  for (uint32_t gpu = 0; gpu < logs_.size(); ++gpu)
+    samplers_.push_back(outside.make_line(outside.gpu, gpu, outside.clock));
+}
+
 bool LogReader::may_ask(uint32_t gpu, Time now) const {
   return logs_[gpu].answers.may_try(now) && !state_.enforcer.is_stuck(gpu);
 }
@@ -153,15 +159,19 @@ void LogReader::sample(const std::function<bool(uint32_t gpu)>& is_wanted) {
         state_.enforcer.is_stuck(gpu))
       continue;
     logs_[gpu].is_sampled = true;
-    // The question may be under way when this is no more; its answer is not given then.
-    state_.enforcer.ask(gpu, [this, gpu, &driver = outside_.gpu]() -> DriverAnswer {
+    samplers_[gpu]->ask([this, gpu, &driver = outside_.gpu]() -> DriverAnswer {
       return [this, gpu, samples = driver.utilisation(gpu)] {
         logs_[gpu].is_sampled = false;
         if (samples) state_.accounting[gpu].sample(*samples, outside_.clock.now());
       };
     });
   }
-  state_.enforcer.collect();
+  take_samples();
+}
+
+void LogReader::take_samples() {
+  for (const auto& sampler : samplers_)
+    for (const DriverAnswer& answer : sampler->take_done().answers) answer();
 }
 
 }  // namespace gpushare

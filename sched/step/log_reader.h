@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "sched/enforce/driver_line.h"
 #include "sched/step/late_attach.h"
 #include "sched/step/state.h"
 #include "sched/step/surroundings.h"
@@ -28,8 +29,7 @@ class LogReader {
   static constexpr int kMostFailures = 20;
 
   // All outlive it.
-  LogReader(State& state, const Surroundings& outside, LateAttach& late)
-      : state_(state), outside_(outside), late_(late), logs_(driven_gpus(outside.gpu).size()) {}
+  LogReader(State& state, const Surroundings& outside, LateAttach& late);
 
   // Asks for what was logged since the last reading.
   void begin(Time now);
@@ -40,6 +40,8 @@ class LogReader {
   // Asks for the driver's own samples, where they tell something that the log does not, or they are
   // wanted.
   void sample(const std::function<bool(uint32_t gpu)>& is_wanted);
+  // Enters those that have come.
+  void take_samples();
 
  private:
   // One reading, which the line's thread fills.
@@ -66,6 +68,9 @@ class LogReader {
   const Surroundings& outside_;
   LateAttach& late_;
   std::vector<Log> logs_;  // by GPU
+  // Samples are asked for on lines of their own: each is two calls, which wait for the driver's
+  // lock while programs start, and a freeze would wait for both.
+  std::vector<std::unique_ptr<DriverLine>> samplers_;
 };
 
 }  // namespace gpushare

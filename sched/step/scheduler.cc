@@ -144,6 +144,7 @@ Time Scheduler::step() {
   }
   charging_.hear_the_young(now);
   const bool has_accounted = logs_.read(now);
+  logs_.take_samples();
   charging_.charge_departed(turns_, logs_, now);
   state_.interference.look_for_standstills(state_, outside_.shims);
   failed_steps_ = has_read && has_accounted ? 0 : std::min(failed_steps_ + 1, kStepsBeforeLost);
