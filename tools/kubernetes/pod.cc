@@ -31,6 +31,13 @@ uint64_t sum(uint64_t a, uint64_t b) {
                                                       : a + b;
 }
 
+// The kubelet's name of a static pod: the MD5 of what was read for it. A pod of the API server's
+// has a UID with dashes, which no annotation can name then.
+bool is_static_name(std::string_view uid) {
+  const auto is_hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
+  return uid.size() == 32 && std::ranges::all_of(uid, is_hex);
+}
+
 using Limits = std::map<std::string, uint64_t, std::less<>>;
 
 Limits limits_of(const Json& container) {
@@ -54,8 +61,10 @@ Pod read_pod(const Json& json) {
   const Json& annotations = at(json, {"metadata", "annotations"});
   if (annotations.is_object())
     for (const auto& [key, value] : annotations.items()) pod.annotations[key] = text(value);
-  // The API server shows a static pod under another UID than the kubelet knows it by.
-  if (const std::string* mirrored = pod.annotation("kubernetes.io/config.mirror"))
+  // The API server shows a static pod under another UID than the kubelet knows it by. But whoever
+  // makes a pod may write this annotation.
+  if (const std::string* mirrored = pod.annotation("kubernetes.io/config.mirror");
+      mirrored != nullptr && is_static_name(*mirrored))
     pod.uid = *mirrored;
   for (const Json& container : at(json, {"spec", "containers"}))
     for (const auto& [resource, number] : limits_of(container))

@@ -14,8 +14,10 @@
 namespace gpushare {
 
 struct Pod {
-  std::string uid;         // by which the kubelet names its cgroup
-  std::string object_uid;  // of the object; another one only for a static pod
+  std::string uid;  // by which the kubelet names its cgroup
+  // Of the object. Another one only for what says of itself that it is a static pod, whose `uid`
+  // has no dashes then.
+  std::string object_uid;
   std::string name_space;
   std::string name;
   std::string qos;         // "Guaranteed", "Burstable", "BestEffort"

@@ -7,6 +7,14 @@
 #include <utility>
 
 namespace gpushare {
+namespace {
+
+std::vector<std::string> sorted(std::vector<std::string> all) {
+  std::ranges::sort(all);
+  return all;
+}
+
+}  // namespace
 
 void PodTenants::replace(const std::vector<Pod>& pods) {
   std::set<std::string> present;
@@ -21,6 +29,11 @@ void PodTenants::replace(const std::vector<Pod>& pods) {
 void PodTenants::change(const Pod& pod) {
   if (pod.has_ended) return remove(pod);
   pods_.insert_or_assign(pod.object_uid, pod);
+  if (uid_of(pod) != pod.uid)
+    complain(pod,
+             fmt::format("annotation kubernetes.io/config.mirror: another pod has '{}' too, and "
+                         "neither is believed",
+                         pod.uid));
   auto wanted = wanted_of(pod, rules_);
   if (!wanted) {
     forget_tenant(pod.object_uid);
@@ -33,11 +46,22 @@ void PodTenants::change(const Pod& pod) {
                               above, above.size(), kLongestAbove));
   const auto known = tenants_.find(pod.object_uid);
   std::string name = known == tenants_.end() ? name_for(pod) : known->second.name;
-  tenants_.insert_or_assign(pod.object_uid,
-                            PodTenant{.pod = pod,
-                                      .wanted = *std::move(wanted),
-                                      .name = std::move(name),
-                                      .cgroups = pod_cgroups(pod, driver_, cgroup_root_)});
+  tenants_.insert_or_assign(
+      pod.object_uid, PodTenant{.pod = pod, .wanted = *std::move(wanted), .name = std::move(name)});
+}
+
+const std::string& PodTenants::uid_of(const Pod& pod) const {
+  if (pod.uid == pod.object_uid) return pod.uid;
+  const bool is_shared = std::ranges::any_of(pods_, [&](const auto& entry) {
+    return entry.first != pod.object_uid && entry.second.uid == pod.uid;
+  });
+  return is_shared ? pod.object_uid : pod.uid;
+}
+
+std::vector<std::string> PodTenants::cgroups_of(const Pod& pod) const {
+  Pod known = pod;
+  known.uid = uid_of(pod);
+  return pod_cgroups(known, driver_, cgroup_root_);
 }
 
 // Each is made once.
@@ -96,7 +120,7 @@ std::vector<PodTenants::Step> PodTenants::steps(Time now) const {
                         .tenant = tenant.name,
                         .settings = tenant.wanted.settings,
                         .create = true}});
-    for (const std::string& cgroup : tenant.cgroups)
+    for (const std::string& cgroup : cgroups_of(tenant.pod))
       if (told == told_.end() || !told->second.cgroups.contains(cgroup))
         steps.push_back({tenant.name, {.op = "attach", .tenant = tenant.name, .cgroup = cgroup}});
   }
@@ -119,7 +143,11 @@ bool PodTenants::refused(const Step& step, const std::string& why, Time now) {
 void PodTenants::told(const Step& step) {
   refused_.erase(name_of(step));
   if (step.request.op == "remove") {
-    told_.erase(step.tenant);
+    const auto removed = told_.extract(step.tenant);
+    // The agent has let its cgroups go with it. One that is a living tenant's is attached again.
+    if (removed)
+      for (auto& [name, told] : told_)
+        for (const std::string& cgroup : removed.mapped().cgroups) told.cgroups.erase(cgroup);
   } else if (step.request.op == "set") {
     told_[step.tenant].settings = step.request.settings;
   } else {
@@ -146,7 +174,7 @@ bool PodTenants::is_settled(const std::string& name_space, const std::string& na
     if (tenant.pod.name_space != name_space || tenant.pod.name != name) continue;
     const auto told = told_.find(tenant.name);
     if (told == told_.end() || told->second.settings != tenant.wanted.settings ||
-        told->second.cgroups.size() < tenant.cgroups.size())
+        !std::ranges::includes(told->second.cgroups, sorted(cgroups_of(tenant.pod))))
       return false;
   }
   return is_known(name_space, name);
@@ -155,7 +183,7 @@ bool PodTenants::is_settled(const std::string& name_space, const std::string& na
 PodNames PodTenants::names() const {
   PodNames names;
   for (const auto& [uid, pod] : pods_) {
-    PodName& name = names[pod.uid];
+    PodName& name = names[uid_of(pod)];
     name.name_space = pod.name_space;
     name.pod = pod.name;
     name.containers.insert(pod.containers.begin(), pod.containers.end());

@@ -22,7 +22,6 @@ struct PodTenant {
   Pod pod;
   Wanted wanted;
   std::string name;  // of the tenant
-  std::vector<std::string> cgroups;
 };
 
 class PodTenants {
@@ -85,6 +84,10 @@ class PodTenants {
   static StepName name_of(const Step& step);
   void complain(const Pod& pod, std::string_view what);
   std::string name_for(const Pod& pod) const;
+  // By which the kubelet knows it. A static pod's is the pod's own word: where two say the same,
+  // neither is believed, and each has the UID of its object, of which it can have no other's.
+  const std::string& uid_of(const Pod& pod) const;
+  std::vector<std::string> cgroups_of(const Pod& pod) const;
   void forget_tenant(const std::string& uid);  // of the pod's object
 
   ShareRules rules_;

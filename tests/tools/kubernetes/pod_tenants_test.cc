@@ -134,6 +134,41 @@ TEST_F(PodTenantsTest, APodThatHasEndedHasNoTenant) {
   EXPECT_EQ(tell(), Told{"remove k8s-lab.a.1"});
 }
 
+TEST_F(PodTenantsTest, TwoThatSayTheyAreTheSameStaticPodAreNotBelieved) {
+  Pod first = pod("a", "1", 5), second = pod("b", "2", 5);
+  first.uid = second.uid = "static";
+  tenants_.replace({first, second});
+  EXPECT_EQ(tell(), (Told{"set k8s-lab.a.1", "attach k8s-lab.a.1/kubepods/pod1", "set k8s-lab.b.2",
+                          "attach k8s-lab.b.2/kubepods/pod2"}));
+  EXPECT_EQ(tenants_.take_complaints().size(), 1U);
+  EXPECT_FALSE(tenants_.names().contains("static"));
+  EXPECT_TRUE(tenants_.is_settled("lab", "a"));
+  tenants_.remove(second);
+  EXPECT_FALSE(tenants_.is_settled("lab", "a"));
+  EXPECT_EQ(tell(), (Told{"remove k8s-lab.b.2", "attach k8s-lab.a.1/kubepods/podstatic"}));
+  EXPECT_TRUE(tenants_.names().contains("static"));
+  tenants_.change(second);
+  EXPECT_EQ(tell(), (Told{"set k8s-lab.b.2", "attach k8s-lab.b.2/kubepods/pod2"}))
+      << "who comes later takes nothing";
+}
+
+// The agent lets the cgroups of a removed tenant go, whoever else was told to have them.
+TEST_F(PodTenantsTest, WhatGoesWithAnotherTenantIsAttachedAgain) {
+  Pod first = pod("a", "1", 5), second = pod("b", "2", 5);
+  first.uid = second.uid = "static";
+  tenants_.replace({first});
+  tell();
+  tenants_.replace({second});
+  const auto steps = tenants_.steps(now_);
+  ASSERT_EQ(steps.size(), 3U);
+  EXPECT_EQ(steps[0].request.op, "remove");
+  tenants_.refused(steps[0], "there are tenants below", now_);
+  EXPECT_EQ(tell(), (Told{"set k8s-lab.b.2", "attach k8s-lab.b.2/kubepods/podstatic"}));
+  now_ += PodTenants::kFirstRetry;
+  EXPECT_EQ(tell(), Told{"remove k8s-lab.a.1"});
+  EXPECT_EQ(tell(), Told{"attach k8s-lab.b.2/kubepods/podstatic"});
+}
+
 // What the agent refuses, because it is full or takes a file anew, it may do later.
 TEST_F(PodTenantsTest, WhatIsRefusedIsTriedAgain) {
   const auto refuse = [&](const std::string& why) {

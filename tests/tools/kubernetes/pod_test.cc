@@ -50,6 +50,22 @@ TEST(KubernetesPod, IsReadFromAWatch) {
   EXPECT_EQ(parse_pod_event(event("ERROR", R"({"code":500,"message":"no"})"))->message, "no");
 }
 
+// Whoever makes a pod may annotate it: only what no pod of the API server is called is believed.
+TEST(KubernetesPod, OnlyAStaticPodIsCalledAsItsAnnotationSays) {
+  const auto uid_with = [](const std::string& mirrored) {
+    return parse_pod_event(
+               event("ADDED", R"({"metadata":{"uid":"own-uid","name":"a","namespace":"b",
+      "annotations":{"kubernetes.io/config.mirror":")" +
+                                  mirrored + "\"}}}"))
+        ->pod.uid;
+  };
+  EXPECT_EQ(uid_with("0123456789abcdef0123456789abcdef"), "0123456789abcdef0123456789abcdef");
+  for (const char* another :
+       {"", "11111111-2222-3333-4444-555555555555", "0123456789abcdef0123456789abcde",
+        "0123456789ABCDEF0123456789ABCDEF", "0123456789abcdef0123456789abcdef0"})
+    EXPECT_EQ(uid_with(another), "own-uid") << another;
+}
+
 TEST(KubernetesPod, NonsenseIsRefused) {
   for (const char* text :
        {"", "[]", "7", "{\"items\":[]}", "{\"metadata\":{\"resourceVersion\":\"1\"},\"items\":7}"})
