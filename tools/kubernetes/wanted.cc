@@ -29,20 +29,23 @@ class Reader {
       : pod_(pod), rules_(rules), complaints_(complaints) {}
 
   // In shares.
-  std::optional<double> share_wish() {
+  std::optional<double> own_share_wish() { return number("gpushare.io/share", rules_.shares); }
+  std::optional<double> others_share_wish() {
     const double whole = rules_.shares;
-    if (auto said = number("gpushare.io/share", whole)) return said;
     if (auto said = number("nvidia.com/gpucores", 100)) return *said / 100 * whole;
     if (auto said = number("gpu-fraction", 1)) return *said * whole;
     return std::nullopt;
   }
   // In bytes.
-  std::optional<uint64_t> memory_wish() {
+  std::optional<uint64_t> own_memory_wish() {
     if (const std::string* text = pod_.annotation("gpushare.io/memory")) {
       const auto bytes = parse_quantity(*text);
       if (bytes && *bytes > 0 && *bytes <= kMostBytes) return bytes;
       complain("gpushare.io/memory", *text, "bytes, such as 12Gi");
     }
+    return std::nullopt;
+  }
+  std::optional<uint64_t> others_memory_wish() {
     for (const char* key : {"nvidia.com/gpumem", "gpu-memory"})
       if (const auto mebibytes = number(key, static_cast<double>(kMostBytes / kMiB), 1))
         return static_cast<uint64_t>(*mebibytes * static_cast<double>(kMiB));
@@ -113,13 +116,18 @@ std::optional<Wanted> wanted_of(const Pod& pod, const ShareRules& rules) {
   Wanted wanted;
   Reader said(pod, rules, wanted.complaints);
   const auto counted = counted_shares(pod, rules);
-  const auto wish = said.share_wish();
+  // What nobody counted is nobody's to change; for KAI's and HAMi's words their schedulers count.
+  auto wish = counted ? said.own_share_wish() : std::nullopt;
+  const bool is_own_wish = wish.has_value();
+  if (!wish) wish = said.others_share_wish();
   auto memory = counted_memory(pod, rules, counted);
-  const auto memory_wish = said.memory_wish();
+  auto memory_wish = said.own_memory_wish();
+  const bool may_weigh = memory || !memory_wish;  // by its memory
+  if (!memory_wish) memory_wish = said.others_memory_wish();
   if (!counted && !wish && !memory && !memory_wish) return std::nullopt;
 
   const double whole = rules.shares;
-  const bool is_counted = pod.limit(kShareResource).has_value();
+  const bool is_counted = is_own_wish || pod.limit(kShareResource).has_value();
   const double most = is_counted ? std::max(*counted, std::min(rules.max_share, whole)) : whole;
   if (wish && *wish > most)
     wanted.complaints.push_back(fmt::format(
@@ -133,7 +141,8 @@ std::optional<Wanted> wanted_of(const Pod& pod, const ShareRules& rules) {
     wanted.shares = std::min(*wish, most);
   } else if (counted) {
     wanted.shares = *counted;
-  } else if (memory && rules.gpu_memory > 0) {  // as KAI does, the same part of the time
+  } else if (memory && may_weigh &&
+             rules.gpu_memory > 0) {  // as KAI does, the same part of the time
     wanted.shares =
         whole * std::min(1.0, static_cast<double>(*memory) / static_cast<double>(rules.gpu_memory));
   } else {

@@ -41,8 +41,9 @@ struct Wanted {
 // nullopt: the pod has asked for nothing of a GPU.
 //
 // A pod that asks gpushare.io/share has what it asked; an annotation lowers that, and raises it up
-// to max_share. Otherwise HAMi's or KAI's words count, whose schedulers then watch over the sum. A
-// word that cannot be read is complained of and counts as not said.
+// to max_share. Otherwise HAMi's or KAI's words count, whose schedulers then watch over the sum,
+// and our own annotations give no weight: nobody would watch over that. A word that cannot be read
+// is complained of and counts as not said.
 std::optional<Wanted> wanted_of(const Pod& pod, const ShareRules& rules);
 
 // `below` with the pod's namespace in place of each %n.

@@ -96,6 +96,30 @@ INSTANTIATE_TEST_SUITE_P(
             300,
             kGiB,
             false},
+        Row{"not raised beyond HAMi's limit",
+            {{"nvidia.com/gpucores", 30}},
+            {{"gpushare.io/share", "9"}},
+            300,
+            {},
+            true},
+        Row{"lowered from HAMi's limit",
+            {{"nvidia.com/gpucores", 30}},
+            {{"gpushare.io/share", "2"}},
+            200,
+            {},
+            false},
+        Row{"nobody counted the shares",
+            {{"gpushare.io/memory", 4}},
+            {{"gpushare.io/share", "10"}},
+            100,
+            4 * kGiB,
+            false},
+        Row{"HAMi's word is not raised by ours",
+            {},
+            {{"nvidia.com/gpucores", "30"}, {"gpushare.io/share", "10"}},
+            300,
+            {},
+            false},
         Row{"memory lowered",
             {{"gpushare.io/share", 1}, {"gpushare.io/memory", 4}},
             {{"gpushare.io/memory", "1Gi"}},
@@ -124,6 +148,19 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(KubernetesWishes, APodThatAsksForNothingIsNotOurs) {
   EXPECT_FALSE(wanted_of(pod_with({{"cpu", 4}}, {{"x", "y"}}), kTen));
+}
+
+// Nobody has counted it.
+TEST(KubernetesWishes, APodsOwnWordGivesNoWeight) {
+  EXPECT_FALSE(wanted_of(pod_with({}, {{"gpushare.io/share", "10"}}), kTen));
+  ShareRules rules = kTen;
+  rules.gpu_memory = 80 * kGiB;
+  const auto by_memory = [&](const char* key, const char* word) {
+    const auto wanted = wanted_of(pod_with({}, {{key, word}}), rules);
+    return wanted ? settings_of(*wanted).weight : 0;
+  };
+  EXPECT_EQ(by_memory("gpushare.io/memory", "80Gi"), 100U);
+  EXPECT_EQ(by_memory("gpu-memory", "40960"), 500U) << "KAI counts it";
 }
 
 TEST(KubernetesWishes, TheAdministratorMayAllowMore) {
