@@ -140,6 +140,12 @@ Result<PodList> parse_pod_list(std::string_view text_) {
   return list;
 }
 
+std::string pods_path(std::string_view node) {
+  // "spec.nodeName=NODE,status.phase!=Succeeded,status.phase!=Failed"
+  return "/api/v1/pods?fieldSelector=spec.nodeName%3D" + std::string(node) +
+         "%2Cstatus.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed";
+}
+
 Result<PodEvent> parse_pod_event(std::string_view line) {
   const auto json = parse(line, "read a change of a pod");
   if (!json) return std::unexpected(json.error());

@@ -50,6 +50,10 @@ struct PodEvent {
   std::string version;  // empty: not said
   std::string message;  // of kError
 };
+// Where to ask the API server for the pods of a node that have not ended. One that ends leaves the
+// selection, which a watch tells as kDeleted.
+std::string pods_path(std::string_view node);
+
 // A line of a watch. kExpired: the version is too old, and the pods are to be listed again.
 Result<PodEvent> parse_pod_event(std::string_view json);
 

@@ -120,8 +120,7 @@ class PodWatch::Loop {
     constexpr const char* kStep = "ask the API server for pods";
     const Curl curl(curl_easy_init(), curl_easy_cleanup);
     if (!curl) return make_error(std::errc::not_enough_memory, kStep);
-    const std::string url = fmt::format("{}/api/v1/pods?fieldSelector=spec.nodeName%3D{}{}",
-                                        server_.url, server_.node, more);
+    const std::string url = server_.url + pods_path(server_.node) + more;
     Headers headers(nullptr, curl_slist_free_all);
     if (!server_.token_file.empty()) {
       const std::string line = "Authorization: Bearer " + token_of(server_.token_file);

@@ -91,6 +91,20 @@ TEST(KubernetesPod, AnyBytesAreDefined) {
   }
 }
 
+// A node keeps thousands that have ended, of which each list would be read again.
+TEST(KubernetesPod, ThoseThatHaveEndedAreNotAskedFor) {
+  EXPECT_EQ(pods_path("gpu1"),
+            "/api/v1/pods?fieldSelector=spec.nodeName%3Dgpu1"
+            "%2Cstatus.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed");
+  // As one that leaves the selection is told.
+  std::string ended = kPod;
+  ended.replace(ended.find("Running"), 7, "Succeeded");
+  const auto left = parse_pod_event(event("DELETED", ended));
+  ASSERT_TRUE(left);
+  EXPECT_EQ(left->kind, PodEvent::Kind::kDeleted);
+  EXPECT_EQ(left->pod.full_name(), "lab/train");
+}
+
 TEST(KubernetesPod, QuantitiesAreWholeNumbers) {
   EXPECT_EQ(parse_quantity("7"), 7U);
   EXPECT_EQ(parse_quantity("12Gi"), 12ULL << 30);
