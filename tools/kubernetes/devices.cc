@@ -37,6 +37,15 @@ std::vector<std::string> gpus_of(std::span<const std::string> ids) {
   return {gpus.begin(), gpus.end()};
 }
 
+std::vector<std::string> device_files(std::span<const SharedGpu> gpus,
+                                      std::span<const std::string> uuids) {
+  std::vector<std::string> files = {"/dev/nvidiactl", "/dev/nvidia-uvm"};
+  for (const SharedGpu& gpu : gpus)
+    if (std::ranges::find(uuids, gpu.uuid) != uuids.end())
+      files.push_back(fmt::format("/dev/nvidia{}", gpu.index));
+  return files;
+}
+
 Result<> check_shares(std::span<const std::string> ids, uint32_t per_gpu) {
   const size_t gpus = gpus_of(ids).size();
   if (gpus <= 1 || ids.size() == gpus * per_gpu) return {};

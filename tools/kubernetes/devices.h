@@ -34,6 +34,11 @@ std::string gpu_of(std::string_view id);
 // The GPUs of these devices, each once, sorted.
 std::vector<std::string> gpus_of(std::span<const std::string> ids);
 
+// The device files of these GPUs that a container needs. The plugin's own container has none of
+// them, and so cannot tell whether the node has.
+std::vector<std::string> device_files(std::span<const SharedGpu> gpus,
+                                      std::span<const std::string> uuids);
+
 // Whether a container may have these shares: all of one GPU, or whole GPUs of `per_gpu` shares.
 // The error, invalid_argument, says what is allowed.
 Result<> check_shares(std::span<const std::string> ids, uint32_t per_gpu);

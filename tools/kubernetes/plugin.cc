@@ -293,13 +293,13 @@ Result<Allocation> Plugin::allocate_shares(const Ids& ids) const {
     if (options_.is_shim_preloaded) allocation.environment["LD_PRELOAD"] = kContainerLibrary;
   }
   if (options_.passes_devices) {
-    std::vector<std::string> nodes = {"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"};
-    const std::lock_guard lock(mutex_);  // this is a thread of the server's
-    for (const SharedGpu& gpu : gpus_)
-      if (std::ranges::find(uuids, gpu.uuid) != uuids.end())
-        nodes.push_back("/dev/nvidia" + std::to_string(gpu.index));
-    for (const std::string& node : nodes)
-      if (::access(node.c_str(), F_OK) == 0) allocation.device_nodes.push_back(node);
+    {
+      const std::lock_guard lock(mutex_);  // this is a thread of the server's
+      allocation.device_nodes = device_files(gpus_, uuids);
+    }
+    // Profilers use it, and a container whose device is missing would not start.
+    if (const char* tools = "/dev/nvidia-uvm-tools"; ::access(tools, F_OK) == 0)
+      allocation.device_nodes.emplace_back(tools);
   }
   return allocation;
 }

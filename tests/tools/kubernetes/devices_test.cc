@@ -22,6 +22,11 @@ TEST(KubernetesDevices, AreSharesAndUnitsOfMemory) {
   EXPECT_EQ(memory_ids(huge, 1).size(), kMostDevices);
 }
 
+TEST(KubernetesDevices, FilesArePassedWhetherOrNotTheyAreSeenHere) {
+  EXPECT_EQ(device_files(kTwo, Ids{"GPU-b"}),
+            (Ids{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia1"}));
+}
+
 TEST(KubernetesDevices, SharesAreOfOneGpuOrWholeGpus) {
   EXPECT_TRUE(check_shares(Ids{"a.0", "a.7"}, 10));
   EXPECT_TRUE(check_shares(share_ids(kTwo, 10), 10));
