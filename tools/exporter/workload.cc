@@ -42,6 +42,35 @@ std::optional<std::string> container_of(std::string_view part) {
   return std::string(part);
 }
 
+// The first part of a path that begins with '/', which is taken away.
+std::string_view take_part(std::string_view& path) {
+  path.remove_prefix(path.empty() ? 0 : 1);
+  const std::string_view part = path.substr(0, path.find('/'));
+  path.remove_prefix(part.size());
+  return part;
+}
+
+// "/slurm/…", "/slurm_NODE/…" and "/system.slice/NODE_slurmstepd.scope/…". Below other roots every
+// user may make groups of any name.
+bool is_slurms(std::string_view path) {
+  const std::string_view first = take_part(path);
+  return first.starts_with("slurm") ||
+         (first == "system.slice" && take_part(path).ends_with("slurmstepd.scope"));
+}
+
+// "/kubepods/…", "/kubepods.slice/…", or below the folder of the kubelet's --cgroup-root, which is
+// nobody else's: no user's, service's or container's.
+bool is_kubelets(std::string_view path) {
+  std::string_view part = take_part(path);
+  if (part == "user.slice") return false;
+  for (; !part.empty(); part = take_part(path)) {
+    if (part == "kubepods" || part == "kubepods.slice" || part.ends_with("-kubepods.slice"))
+      return true;
+    if (part.ends_with(".service") || container_of(part)) return false;
+  }
+  return false;
+}
+
 // As tools/slurm names the tenants of jobs.
 std::optional<std::string> job_of_tenant(std::string_view name) {
   constexpr std::string_view kPrefix = "slurm-";
@@ -55,16 +84,15 @@ std::optional<std::string> job_of_tenant(std::string_view name) {
 
 Workload workload_of(std::string_view path) {
   Workload workload;
-  bool is_slurm = false;
+  const bool is_slurm = is_slurms(path), is_kubelet = !is_slurm && is_kubelets(path);
   while (!path.empty()) {
     const std::string_view part = path.substr(0, path.find('/'));
     path.remove_prefix(std::min(path.size(), part.size() + 1));
-    if (part == "slurm" || part.starts_with("slurmstepd.scope") || part.starts_with("slurm_"))
-      is_slurm = true;
-    if (is_slurm && part.starts_with("job_") && are_all(part.substr(4), is_digit))
-      workload.slurm_job = part.substr(4);
-    if (const auto pod = pod_of(part)) workload.pod_uid = *pod;
-    if (const auto container = container_of(part)) workload.container_id = *container;
+    if (is_slurm && workload.slurm_job.empty())
+      if (part.starts_with("job_") && are_all(part.substr(4), is_digit))
+        workload.slurm_job = part.substr(4);
+    if (is_kubelet && workload.pod_uid.empty()) workload.pod_uid = pod_of(part).value_or("");
+    if (workload.container_id.empty()) workload.container_id = container_of(part).value_or("");
   }
   return workload;
 }

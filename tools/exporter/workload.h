@@ -27,7 +27,9 @@ struct Workload {
 
 // Pure; defined for any text. Paths of both versions of cgroups are known: Slurm's
 // /system.slice/slurmstepd.scope/job_N/... and /slurm/uid_N/job_N/..., the kubelet's by either of
-// its drivers, and scopes and folders of container engines.
+// its drivers, and scopes and folders of container engines. Jobs and pods are taken from groups
+// only that root makes, and the outermost counts: what a user makes in a slice of its own is none.
+// Which container it is, is the user's word there.
 Workload workload_of(std::string_view cgroup_path);
 
 // Fills in what Kubernetes calls the pod and the container. Pure.
