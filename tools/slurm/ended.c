@@ -3,14 +3,28 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define MOST_AT_ONCE 256
+#define LOCK_TRIES 20
+#define LOCK_PAUSE_US 5000
 
-/* Open and locked, or -1. Nobody keeps the lock for long, but a stopped process might. */
+/* Nobody keeps the lock for long, but a stopped process might. */
+static int lock(int fd)
+{
+	for (int tries = 0; flock(fd, LOCK_EX | LOCK_NB); tries++) {
+		if (tries >= LOCK_TRIES)
+			return -1;
+		usleep(LOCK_PAUSE_US);
+	}
+	return 0;
+}
+
+/* Open and locked, or -1. */
 static int open_list(const char *socket_path, int flags)
 {
 	char path[256];
@@ -20,7 +34,7 @@ static int open_list(const char *socket_path, int flags)
 
 	snprintf(path, sizeof(path), "%.*s/slurm-ended", length, socket_path);
 	fd = open(path, flags | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB)) {
+	if (fd >= 0 && lock(fd)) {
 		close(fd);
 		return -1;
 	}
@@ -39,24 +53,51 @@ int gs_note_ended(const char *socket_path, const char *tenant)
 	return result;
 }
 
+/* What is left of the list, from the first name on that was not taken. */
+static const char *take_names(const char *list, int (*remove)(const char *tenant))
+{
+	for (int count = 0; *list && count < MOST_AT_ONCE; count++) {
+		const size_t length = strcspn(list, "\n");
+		char tenant[64];
+
+		if (length > 0 && length < sizeof(tenant)) {
+			memcpy(tenant, list, length);
+			tenant[length] = '\0';
+			if (remove(tenant))
+				break;
+		}
+		list += length + (list[length] == '\n');
+	}
+	return list;
+}
+
+/* It is written before the rest is cut off, so that a full disk loses no name. */
+static int keep(int fd, const char *rest, size_t size)
+{
+	return pwrite(fd, rest, size, 0) == (ssize_t)size && !ftruncate(fd, (off_t)size) ? 0 : -1;
+}
+
 void gs_take_ended(const char *socket_path, int (*remove)(const char *tenant))
 {
-	static char tenants[MOST_AT_ONCE][64];
-	int count = 0, done = 0;
-	const int fd = open_list(socket_path, O_APPEND);
-	FILE *list = fd < 0 ? NULL : fdopen(fd, "r+");
+	const int fd = open_list(socket_path, 0);
+	struct stat about;
+	char *list = NULL;
+	ssize_t size = 0;
 
-	if (!list) {
-		if (fd >= 0)
-			close(fd);
+	if (fd < 0)
 		return;
+	if (!fstat(fd, &about) && about.st_size > 0)
+		list = malloc((size_t)about.st_size + 1);
+	if (list)
+		size = read(fd, list, (size_t)about.st_size);
+	if (list && size == about.st_size) {
+		const char *rest;
+
+		list[size] = '\0';
+		rest = take_names(list, remove);
+		if (rest > list)
+			(void)keep(fd, rest, (size_t)(list + size - rest));
 	}
-	while (count < MOST_AT_ONCE && fscanf(list, "%63s", tenants[count]) == 1)
-		count++;
-	while (done < count && !remove(tenants[done]))
-		done++;
-	if (done > 0 && !ftruncate(fd, 0))
-		for (; done < count; done++)
-			dprintf(fd, "%s\n", tenants[done]);
-	fclose(list);
+	free(list);
+	close(fd);
 }

@@ -10,10 +10,11 @@
 extern "C" {
 #endif
 
-/* Notes the job's tenant, a name of at most 63 characters. Returns 0, or -1 with errno. */
+/* Notes the job's tenant, a name of at most 63 characters. Returns 0, or -1 with errno. While another
+ * process has the list, both wait for 100 ms at most. */
 int gs_note_ended(const char *socket_path, const char *tenant);
-/* Empties the list, and calls `remove` with each tenant; what it refuses by returning -1 is noted
- * again, with all that follow. */
+/* Calls `remove` with each tenant of the list, the first 256, and takes them from it; what it refuses
+ * by returning -1 stays there, with all that follow. */
 void gs_take_ended(const char *socket_path, int (*remove)(const char *tenant));
 
 #ifdef __cplusplus

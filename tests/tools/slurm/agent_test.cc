@@ -2,7 +2,9 @@
 // The plugin's client of the control socket, against agents that do not behave.
 #include "tools/slurm/agent.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -166,6 +168,38 @@ TEST(SlurmEnded, JobsAreNotedUntilAnAgentTookThem) {
   gs_take_ended(socket.c_str(), take);
   EXPECT_EQ(removed.size(), 2U);
   EXPECT_NE(gs_note_ended("/nowhere/agent.sock", "slurm-1"), 0);
+}
+
+TEST(SlurmEnded, NoneOfManyIsLost) {
+  const TempDir folder;
+  const std::string socket = folder.at("agent.sock");
+  std::vector<std::string> noted;
+  for (int job = 0; job < 600; ++job) {
+    noted.push_back("slurm-" + std::to_string(job));
+    ASSERT_EQ(gs_note_ended(socket.c_str(), noted.back().c_str()), 0);
+  }
+  removed.clear();
+  gs_take_ended(socket.c_str(), take);
+  EXPECT_LT(removed.size(), noted.size()) << "no job waits for all of them";
+  for (int call = 0; call < 3; ++call) gs_take_ended(socket.c_str(), take);
+  EXPECT_EQ(removed, noted);
+  EXPECT_EQ(TempDir::read(folder.at("slurm-ended")), "");
+}
+
+TEST(SlurmEnded, AListThatAnotherProcessHasIsWaitedFor) {
+  const TempDir folder;
+  const std::string socket = folder.at("agent.sock");
+  ASSERT_EQ(gs_note_ended(socket.c_str(), "slurm-1"), 0);
+  Fd other(::open(folder.at("slurm-ended").c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(::flock(other.get(), LOCK_EX), 0);
+  EXPECT_NE(gs_note_ended(socket.c_str(), "slurm-2"), 0) << "not for ever";
+  std::thread releasing([&other] {
+    std::this_thread::sleep_for(20ms);
+    other = Fd();
+  });
+  EXPECT_EQ(gs_note_ended(socket.c_str(), "slurm-2"), 0);
+  releasing.join();
+  EXPECT_EQ(TempDir::read(folder.at("slurm-ended")), "slurm-1\nslurm-2\n");
 }
 
 }  // namespace
