@@ -83,6 +83,22 @@ spdlog::logger& logger() {
   return *instance;
 }
 
+bool is_control(unsigned char c) { return c < 0x20 || c == 0x7f; }
+
+// Programs choose their names and their words: what a terminal would take for a command, or for the
+// end of the line, is written as '?'. In UTF-8 0xc2 begins U+0080 to U+009f, which are controls
+// too.
+std::string without_controls(std::string_view text) {
+  std::string out(text);
+  for (size_t i = 0; i < out.size(); ++i) {
+    const auto next = static_cast<unsigned char>(i + 1 < out.size() ? out[i + 1] : 0);
+    const bool is_long = out[i] == '\xc2' && next >= 0x80 && next < 0xa0;
+    if (is_long) out.erase(i + 1, 1);
+    if (is_long || is_control(static_cast<unsigned char>(out[i]))) out[i] = '?';
+  }
+  return out;
+}
+
 spdlog::level::level_enum to_spdlog(LogLevel level) {
   switch (level) {
     case LogLevel::kDebug:
@@ -102,7 +118,8 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
 void set_log_level(LogLevel level) { logger().set_level(to_spdlog(level)); }
 
 void log_line(LogLevel level, std::string_view text) {
-  logger().log(to_spdlog(level), spdlog::string_view_t(text.data(), text.size()));
+  if (!logger().should_log(to_spdlog(level))) return;
+  logger().log(to_spdlog(level), without_controls(text));
 }
 
 void log_line_about(pid_t pid, LogLevel level, std::string_view text) {

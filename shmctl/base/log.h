@@ -19,7 +19,7 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
 // Lines below `level` are dropped from now on; the level is kInfo at first.
 void set_log_level(LogLevel level);
-// Writes one line; `text` has no newline at its end.
+// Writes one line; `text` has no newline at its end. Control characters in it become '?'.
 void log_line(LogLevel level, std::string_view text);
 
 // The same for a line about a process, by its pid: it also counts among those about the processes

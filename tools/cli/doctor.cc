@@ -28,6 +28,7 @@ DoctorInput look(const Endpoints& endpoints) {
           .region = plane ? Result<>() : std::unexpected(plane.error())};
 }
 
+// What it found may name programs, which choose their own names.
 void print_finding(const Finding& finding, const Screen& screen) {
   const bool is_ok = finding.severity == Finding::Severity::kOk;
   const Tone tone = is_ok                                             ? Tone::kGood
@@ -36,15 +37,16 @@ void print_finding(const Finding& finding, const Screen& screen) {
   constexpr size_t kColumn = 25;
   fmt::print("{} {}{}\n",
              in_tone(fmt::format("{:<7}", severity_name(finding.severity)), tone, screen),
-             padded(finding.check, kColumn - 8, Align::kLeft),
-             wrap(finding.detail, screen.width, kColumn).substr(kColumn));
-  if (!finding.fix.empty()) fmt::print("{}\n", wrap("fix: " + finding.fix, screen.width, kColumn));
+             padded(printable(finding.check), kColumn - 8, Align::kLeft),
+             wrap(printable(finding.detail), screen.width, kColumn).substr(kColumn));
+  if (!finding.fix.empty())
+    fmt::print("{}\n", wrap("fix: " + printable(finding.fix), screen.width, kColumn));
 }
 
 void print_limit(const LimitFinding& limit, const Screen& screen) {
   const bool is_missed = !limit.is_binding && !limit.used_by.empty();
   constexpr size_t kColumn = 25;
-  std::string text = limit.where + "; " + limit.why;
+  std::string text = printable(limit.where + "; " + limit.why);
   if (is_missed)
     text += fmt::format("; set for {}, without effect", fmt::join(limit.used_by, ", "));
   fmt::print("{} {}{}\n",
@@ -99,7 +101,7 @@ ExitCode doctor(const Invocation& invocation) {
   if (agent) {
     for (const Finding& finding : *agent) print_finding(finding, screen);
   } else {
-    fmt::print("{}\n", wrap("unknown: " + agent.error().message(), screen.width, 0));
+    fmt::print("{}\n", wrap("unknown: " + printable(agent.error().message()), screen.width, 0));
   }
   fmt::print("\nLimits:\n");
   for (const LimitFinding& limit : limits) print_limit(limit, screen);

@@ -52,6 +52,13 @@ TEST_F(LogTest, WhatNobodyReadsIsLeftOutAndCounted) {
   EXPECT_NE(later.find("error: once more"), std::string::npos) << later;
 }
 
+TEST_F(LogTest, NoProgramsNameIsACommandOfTheTerminal) {
+  log_warning("process 7 ({}) froze",
+              "\x1b]0;x\x07\na\x7f\xc2\x9b"
+              "2J \xc3\xa4");
+  EXPECT_EQ(take_all(), "warning: process 7 (?]0;x??a??2J \xc3\xa4) froze\n");
+}
+
 TEST_F(LogTest, AFloodOfLinesAboutAUsersProcessesHidesNoOthers) {
   ASSERT_GT(::fcntl(reader_.get(), F_SETPIPE_SZ, 65536), 0);  // it takes all of them
   for (int i = 0; i < 100; ++i) log_about(::getpid(), LogLevel::kWarning, "flood {}", i);

@@ -212,6 +212,24 @@ TEST(GpushareDoctor, FailsWithoutAnAgentAndIsJsonOnDemand) {
       << read.err;
 }
 
+// Programs choose their names, and root reads what is said of them.
+TEST(GpushareDoctor, ShowsNoCommandsOfTheTerminal) {
+  constexpr const char* kFound =
+      R"json({"ok":true,"checks":[{"check":"turns","state":"warning",)json"
+      R"json("detail":"none of a (\u001b]0;x\u0007\u009b2J)","fix":"end \u001b[1mit"}]})json";
+  constexpr const char* kHello =
+      R"json({"ok":true,"version":"9","commit":"a","pid":5,"region":"/r","is_admin":true})json";
+  FakeAgent agent([&](const std::string& request) {
+    return std::vector<std::string>{request.contains("doctor") ? kFound : kHello};
+  });
+  const ToolResult text = run_tool("gpushare", {"doctor"}, {socket_variable(agent)});
+  EXPECT_TRUE(text.out.contains("none of a (?]0;x??2J)")) << text.out;
+  EXPECT_TRUE(text.out.contains("fix: end ?[1mit")) << text.out;
+  EXPECT_FALSE(text.out.contains('\x1b'));
+  const ToolResult json = run_tool("gpushare", {"doctor", "--json"}, {socket_variable(agent)});
+  EXPECT_TRUE(json.out.contains("\\u001b]0;x\\u0007")) << json.out;
+}
+
 TEST(GpushareRecover, LeavesALivingAgentAlone) {
   const TempPlane plane;
   const ToolResult result = run_tool("gpushare", {"recover"}, {plane.variable()});
