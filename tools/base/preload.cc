@@ -12,6 +12,7 @@
 
 #include "shmctl/base/fd.h"
 #include "shmctl/program/child.h"
+#include "tools/base/owned_path.h"
 
 namespace gpushare {
 namespace {
@@ -141,11 +142,7 @@ Result<> write_preload(const std::string& root, const std::string& text) {
 
 Result<> try_preload(const std::string& library) {
   constexpr const char* kStep = "try the library";
-  struct stat about{};
-  if (::stat(library.c_str(), &about) != 0) return errno_error(kStep, library);
-  if ((about.st_uid != 0 && about.st_uid != ::geteuid()) || (about.st_mode & 022) != 0)
-    return make_error(std::errc::operation_not_permitted, kStep,
-                      library + ": must belong to root and be writable by nobody else");
+  if (auto owned = check_owned_path(library); !owned) return owned;
   if (library.find_first_of(kSeparators) != std::string::npos || library.contains('#'))
     return make_error(std::errc::invalid_argument, kStep,
                       library + ": the loader's list cannot hold a path with blanks or colons");

@@ -36,8 +36,8 @@ Result<std::string> read_preload(const std::string& root);
 Result<> write_preload(const std::string& root, const std::string& text);
 
 // Succeeds when an ordinary program starts with the library in it; the error says why it does not.
-// The library must belong to root or to this user, and nobody else may write to it, because whoever
-// can write to it owns every program.
+// The library and every folder above it must be such as check_owned_path() allows, because whoever
+// can write to it or replace it owns every program.
 Result<> try_preload(const std::string& library);
 
 }  // namespace gpushare

@@ -2,6 +2,7 @@
 #include "tools/containers/cdi_command.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -12,6 +13,7 @@
 #include "tools/agent/status_source.h"
 #include "tools/base/atomic_file.h"
 #include "tools/base/endpoints.h"
+#include "tools/base/owned_path.h"
 #include "tools/base/preload.h"
 #include "tools/base/report.h"
 #include "tools/containers/cdi_spec.h"
@@ -26,6 +28,15 @@ std::vector<std::string> tenants_of(const PlaneSnapshot& snapshot) {
     names.emplace_back(field.substr(0, field.find('\0')));
   }
   return names;
+}
+
+// Runtimes start the program as root, and put the shim into containers, whoever is in them.
+Result<> check_replaceable(const CdiOptions& options) {
+  if (::geteuid() != 0) return {};  // what an ordinary user writes, no runtime reads
+  for (const std::string& path : {options.program, options.shim})
+    if (!path.empty())
+      if (auto owned = check_owned_path(path); !owned) return owned;
+  return {};
 }
 
 ExitCode generate(const Invocation& invocation) {
@@ -44,6 +55,7 @@ ExitCode generate(const Invocation& invocation) {
     options.shim = *library;
     options.run_folder = std::filesystem::path(endpoints.socket).parent_path();
   }
+  if (const auto owned = check_replaceable(options); !owned) return report(owned.error());
   std::vector<std::string> left_out;
   const std::string spec = cdi_spec(tenants_of(status->snapshot), options, left_out);
   for (const std::string& name : left_out)

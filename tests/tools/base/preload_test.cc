@@ -8,6 +8,7 @@
 
 #include "tests/tools/support/run_tool.h"
 #include "tests/tools/support/temp_dir.h"
+#include "tools/base/owned_path.h"
 
 namespace gpushare {
 namespace {
@@ -66,8 +67,24 @@ TEST(Preload, RefusesALibraryThatOthersMayWriteTo) {
             std::errc::operation_not_permitted);
 }
 
+TEST(Preload, RefusesALibraryInAFolderThatOthersMayWriteTo) {
+  const TempDir folder;
+  folder.write("open/libgpushare.so", "");
+  ::chmod(folder.at("open").c_str(), 0777);
+  const auto tried = try_preload(folder.at("open/libgpushare.so"));
+  ASSERT_FALSE(tried.has_value());
+  EXPECT_EQ(tried.error().code, std::errc::operation_not_permitted);
+  EXPECT_TRUE(tried.error().message().contains("/open is writable by others"))
+      << tried.error().message();
+}
+
 class PreloadCommand : public testing::Test {
  protected:
+  void SetUp() override {
+    const fs::path built = fs::read_symlink("/proc/self/exe").parent_path().parent_path();
+    if (const auto owned = check_owned_path(built / "../lib/libgpushare.so"); !owned)
+      GTEST_SKIP() << "the build folder is not ours alone: " << owned.error().message();
+  }
   PreloadCommand() { fs::create_directories(folder_.path() / "etc"); }
   ToolResult run(const std::string& what) {
     return run_tool("gpushare", {"preload", what, "--root", folder_.path()});

@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tenants as devices of containers: the file, the hook, and what runc makes of both.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "tests/tools/support/fake_agent.h"
-#include "tests/tools/support/fake_plane.h"
 #include "tests/tools/support/run_tool.h"
 #include "tests/tools/support/temp_dir.h"
+#include "tests/tools/support/temp_plane.h"
 #include "tools/containers/cdi_spec.h"
 
 namespace gpushare {
 namespace {
 
 using Json = nlohmann::json;
-
-std::vector<std::string> answer_ok(const std::string&) { return {R"({"ok":true})"}; }
 
 TEST(CdiSpec, HasADeviceForEachTenantWithAHookThatNamesIt) {
   std::vector<std::string> left_out;
@@ -80,6 +78,27 @@ TEST(CdiHook, AttachesAndNeverStopsAContainerUnlessItIsToldTo) {
   EXPECT_TRUE(absent.err.contains("warning: the container is not in the tenant research"))
       << absent.err;
   EXPECT_EQ(hook("--required", "/nonexistent/agent.sock").exit_code, 1);
+}
+
+// Runtimes will start it as root.
+TEST(Cdi, ARootsFileNamesNoProgramThatOthersMayReplace) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  const TempDir dir;
+  const TempPlane plane;
+  const auto built = std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path();
+  std::filesystem::create_directories(dir.at("open/bin"));
+  std::filesystem::copy_file(built / "gpushare", dir.at("open/bin/gpushare"));
+  const auto generate = [&] {
+    return run_tool(dir.at("open/bin/gpushare"),
+                    {"cdi", "generate", "--output", dir.at("spec.json")}, {plane.variable()});
+  };
+  EXPECT_EQ(generate().exit_code, 0) << generate().err;
+  std::filesystem::remove(dir.at("spec.json"));
+  ::chmod(dir.at("open").c_str(), 0777);
+  const ToolResult refused = generate();
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_TRUE(refused.err.contains("/open is writable by others")) << refused.err;
+  EXPECT_FALSE(std::filesystem::exists(dir.at("spec.json")));
 }
 
 // A real runtime calls the hook of the generated file, before the container's program runs.
