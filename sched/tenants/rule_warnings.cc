@@ -34,6 +34,11 @@ std::string why_never(const Rule& rule, const std::function<bool(const std::stri
   return "";
 }
 
+// Whether the path may begin anywhere, and no other condition says whose it is.
+bool is_anybodys(const Rule& rule) {
+  return !rule.user && rule.cgroup && rule.cgroup->size() > 1 && rule.cgroup->starts_with('*');
+}
+
 // Whether all that holds for the other condition surely holds for this one.
 bool covers(const std::optional<std::string>& wide, const std::optional<std::string>& other,
             bool is_glob) {
@@ -61,6 +66,11 @@ std::vector<std::string> rule_warnings(std::span<const Rule> rules,
     if (why.empty() && before != rule)
       why = fmt::format("{} rule of tenant '{}' comes before it",
                         is_same(*before, *rule) ? "the same" : "a wider", before->tenant);
+    if (why.empty() && is_anybodys(*rule))
+      lines.push_back(fmt::format(
+          "tenant.{}.match: cgroup \"{}\": any user can make a cgroup that matches, in a slice of "
+          "its own; begin it with the folder that root makes, as in \"/system.slice/...\"",
+          rule->tenant, *rule->cgroup));
     if (!why.empty())
       lines.push_back(fmt::format("tenant.{}.match: this rule never holds: {}", rule->tenant, why));
   }

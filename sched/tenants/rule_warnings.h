@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules that can hold for no process, as far as that can be told from their text: the file that has
-// them is correct, and yet does not do what its author wants. For `gpushared --check-config`. Pure.
+// Rules that can hold for no process, and those that any user can make hold, as far as that can be
+// told from their text: the file that has them is correct, and yet does not do what its author
+// wants. For `gpushared --check-config`. Pure.
 #pragma once
 
 #include <functional>

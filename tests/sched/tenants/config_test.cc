@@ -158,7 +158,7 @@ match = [
 TEST(Config, TheExampleIsAcceptedAndShowsEveryKey) {
   const auto config = load_config("sched/gpushare.toml.example", test::every_policy());
   ASSERT_TRUE(config.has_value()) << messages(config.error())[0];
-  EXPECT_THAT(config->rules, SizeIs(6));
+  EXPECT_THAT(config->rules, SizeIs(7));
   std::ifstream file("sched/gpushare.toml.example");
   const std::string text((std::istreambuf_iterator<char>(file)), {});
   for (const auto key : setting_keys()) EXPECT_THAT(text, HasSubstr(std::string(key) + " = "));

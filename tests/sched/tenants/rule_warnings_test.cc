@@ -18,7 +18,7 @@ TEST(RuleWarnings, NameWhatCanNeverHold) {
   };
   const Row table[] = {
       {{"a", "/system.slice/*", {}, {}}, nullptr},
-      {{"a", "*/job_*", {}, {}}, nullptr},
+      {{"a", "*", {}, {}}, nullptr},
       {{"a", "system.slice/*", {}, {}}, "as in \"/system.slice/*\""},
       {{"a", "", {}, {}}, "begins with /"},
       {{"a", "/sys/fs/cgroup/ml.slice/*", {}, {}}, "at the cgroups' root"},
@@ -38,6 +38,19 @@ TEST(RuleWarnings, NameWhatCanNeverHold) {
     EXPECT_TRUE(lines[0].starts_with("tenant.a.match: this rule never holds: ")) << lines[0];
     EXPECT_TRUE(lines[0].contains(row.says)) << lines[0];
   }
+}
+
+// systemd lets each user make groups of any name in its own slice.
+TEST(RuleWarnings, NameAPathThatAnybodyCanMake) {
+  const Rule anybodys{"a", "*slurm*/job_*", {}, "python*"};
+  EXPECT_EQ(
+      rule_warnings(std::span(&anybodys, 1), is_alice),
+      std::vector<std::string>{
+          "tenant.a.match: cgroup \"*slurm*/job_*\": any user can make a cgroup that matches, "
+          "in a slice of its own; begin it with the folder that root makes, as in "
+          "\"/system.slice/...\""});
+  const Rule hers{"a", "*/job_*", "alice", {}};
+  EXPECT_TRUE(rule_warnings(std::span(&hers, 1), is_alice).empty());
 }
 
 TEST(RuleWarnings, ARuleBehindItsTwinNeverHolds) {
@@ -81,6 +94,8 @@ TEST(RuleWarnings, TheExamplesRulesHoldForThePathsThatThereAre) {
   EXPECT_EQ(tenant_of("/system.slice/slurmstepd.scope/job_4/step_0/user/task_0", "python3"),
             "research");
   EXPECT_EQ(tenant_of("/slurm/uid_1000/job_4/step_0", "python3"), "research");
+  EXPECT_EQ(tenant_of("/user.slice/user-5.slice/user@5.service/slurm/uid_5/job_4", "python3"),
+            "default");
   EXPECT_EQ(tenant_of("/system.slice/slurmstepd.scope/job_4/step_0", "bash"), "default");
   EXPECT_EQ(tenant_of("/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice/"
                       "cri-containerd-1.scope",
