@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -270,6 +271,61 @@ TEST(Metrics, TheDashboardTheAlertsAndThePageKnowThemAndNoOthers) {
   for (const std::string& name : families) EXPECT_TRUE(described.contains(name)) << name;
   for (const std::string& name : described)
     EXPECT_TRUE(families.contains(name) || series.contains(name)) << name;
+}
+
+// The indented blocks of a page from a heading on.
+std::vector<std::string> queries_of(const std::string& page, const std::string& heading) {
+  std::vector<std::string> queries;
+  std::istringstream lines(page.substr(std::min(page.find(heading), page.size())));
+  bool is_inside = false;
+  for (std::string line; std::getline(lines, line);) {
+    const bool is_query = line.starts_with("    ");
+    if (is_query && !is_inside) queries.emplace_back();
+    if (is_query) queries.back() += line + "\n";
+    is_inside = is_query;
+  }
+  return queries;
+}
+
+// Of a tenant with two workloads, and of a job and a pod that have ended.
+TEST(Metrics, ThePagesQueriesFindEachJobAndPodOnce) {
+  const auto queries = queries_of(TempDir::read("docs/metrics.md"), "## Queries");
+  ASSERT_EQ(queries.size(), 5u) << "run the tests in the source folder";
+  if (!has_program("promtool")) GTEST_SKIP() << "promtool is missing (package prometheus)";
+  using Json = nlohmann::json;
+  Json series = Json::array(), asked = Json::array();
+  const auto add = [&](const std::string& name, const std::string& labels, const char* values) {
+    series.push_back({{"series", name + "{instance=\"n\"," + labels + "}"}, {"values", values}});
+  };
+  const auto tenant = [&](const std::string& name, bool has_ended,
+                          const std::vector<std::string>& workloads) {
+    const std::string labels = "tenant=\"" + name + "\"";
+    add("gpushare_tenant_gpu_seconds_total", labels, has_ended ? "0+6x20 stale" : "0+6x120");
+    add("gpushare_tenant_share_ratio", labels, has_ended ? "0.5+0x20 stale" : "0.5+0x120");
+    for (const std::string& workload : workloads)
+      add("gpushare_tenant_workload_info", labels + "," + workload,
+          has_ended ? "1+0x20 stale" : "1+0x120");
+  };
+  tenant("slurm-7", false, {R"(slurm_job="7",container_id="a")", R"(slurm_job="7")"});
+  tenant("lab/slurm-8", true, {R"(slurm_job="8")"});
+  tenant("research", false, {R"(slurm_job="1")", R"(slurm_job="2")"});
+  tenant("k8s-lab.a.1", false,
+         {R"(namespace="lab",pod="a",container="x")", R"(namespace="lab",pod="a",container="y")"});
+  tenant("k8s-lab.b.2", true, {R"(namespace="lab",pod="b")"});
+  const auto ask = [&](const std::string& query, const std::vector<std::string>& found) {
+    Json samples = Json::array();
+    for (const std::string& labels : found) samples.push_back({{"labels", labels}, {"value", 1}});
+    asked.push_back({{"expr", query}, {"eval_time", "2h"}, {"exp_samples", samples}});
+  };
+  ask("count by (slurm_job) (" + queries[1] + ")", {R"({slurm_job="7"})", R"({slurm_job="8"})"});
+  ask("2 * sum by (namespace, pod) (" + queries[2] + ")", {R"({namespace="lab",pod="a"})"});
+  ask("count by (namespace, pod) (" + queries[3] + ")",
+      {R"({namespace="lab",pod="a"})", R"({namespace="lab",pod="b"})"});
+  const TempDir dir;
+  const Json test = {{"interval", "1m"}, {"input_series", series}, {"promql_expr_test", asked}};
+  dir.write("test.yml", Json{{"tests", Json::array({test})}}.dump());
+  const ToolResult held = run_tool("promtool", {"test", "rules", dir.at("test.yml")});
+  EXPECT_EQ(held.exit_code, 0) << held.out << held.err;
 }
 
 TEST(Metrics, TheAlertsAndTheDashboardAreReadByPromtool) {
