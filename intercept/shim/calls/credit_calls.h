@@ -54,20 +54,24 @@ template <bool has_credit, int index, Flavor flavor, class Call>
 }
 
 // A call that waits for what is in line, or asks whether it has run: made before it, so that what
-// another thread puts in line meanwhile does not count.
+// another thread puts in line meanwhile does not count. The process may get another slot during the
+// call, in which the number means nothing.
 class Seen {
  public:
-  Seen() : all_(Credits::get()), last_(all_ == nullptr ? 0 : all_->last()) {}
+  Seen() : all_(Credits::get()), slot_(&slot()), last_(all_ == nullptr ? 0 : all_->last()) {}
   Seen(CUstream stream, Flavor flavor)
-      : all_(Credits::get()), last_(all_ == nullptr ? 0 : all_->last_in(named(stream, flavor))) {}
+      : all_(Credits::get()),
+        slot_(&slot()),
+        last_(all_ == nullptr ? 0 : all_->last_in(named(stream, flavor))) {}
   // After the call, of which this is the result.
   CUresult note(CUresult result) const {
-    if (all_ != nullptr && result == CUDA_SUCCESS) all_->note_run(last_);
+    if (all_ != nullptr && result == CUDA_SUCCESS && slot_ == &slot()) all_->note_run(last_);
     return result;
   }
 
  private:
   Credits* const all_;
+  const ShimSlot* const slot_;
   const uint32_t last_;
 };
 

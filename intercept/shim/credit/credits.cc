@@ -103,6 +103,7 @@ bool Credits::prepare(ShimSlot& mine) {
   }
   is_watched_ = true;
   context_.store(context, std::memory_order_relaxed);
+  for (Entry& entry : entries_) entry.last.store(0, std::memory_order_relaxed);
   slot_.store(&mine, std::memory_order_release);
   return true;
 }
@@ -275,8 +276,11 @@ void Credits::after_launch(const Launch& launch) {
 
 // Not each wait has a write behind it, so of the last ones the GPU alone would never say that they
 // were let through. A write for another stream may come after this one; then there is work there.
+// Each slot numbers its waits anew: a number that lies ahead of all waits is of another one, and
+// `run` never falls again.
 void Credits::note_run(uint32_t number) {
   ShimCredit& credit = slot().credit;
+  if (credit_lacking(credit.issued.load(std::memory_order_relaxed), number) > 0) return;
   for (std::atomic<uint32_t>* const word : {&credit.reached, &credit.run})
     if (credit_lacking(word->load(std::memory_order_relaxed), number) > 0)
       word->store(number, std::memory_order_relaxed);
@@ -296,12 +300,15 @@ void Credits::tell_of_begin() {
   wake_agent();
 }
 
-// Where the stream is not known: one behind which all is known to have run.
+// Where the stream is not known, or has its last wait in the slot before: one behind which all is
+// known to have run.
 uint32_t Credits::last_in(CUstream stream) {
+  const ShimSlot& mine = slot();
   const uintptr_t key = key_of(stream);
   const Entry& entry = entry_of(key);
-  const bool is_known = entry.stream.load(std::memory_order_relaxed) == key;
-  return (is_known ? entry.last : slot().credit.run).load(std::memory_order_relaxed);
+  const bool is_known = slot_.load(std::memory_order_acquire) == &mine &&
+                        entry.stream.load(std::memory_order_relaxed) == key;
+  return (is_known ? entry.last : mine.credit.run).load(std::memory_order_relaxed);
 }
 
 void Credits::on_retained(CUdevice device, CUcontext primary) {

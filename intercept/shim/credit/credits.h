@@ -51,7 +51,8 @@ class Credits {
   // The number of the last wait that is in line, of all streams and of one; no null handle.
   uint32_t last() const { return slot().credit.issued.load(std::memory_order_relaxed); }
   uint32_t last_in(CUstream stream);
-  // The host has seen that the wait with this number was let through.
+  // The host has seen that the wait with this number, of the slot that is there now, was let
+  // through.
   void note_run(uint32_t number);
 
   // After the driver's calls by which contexts come and go.
@@ -70,7 +71,7 @@ class Credits {
     std::atomic<int64_t> left_ns;       // of work before the next wait
     std::atomic<int64_t> unwritten_ns;  // of work since the last write
     std::atomic<uint32_t> until_sample;
-    std::atomic<uint32_t> last;  // number of its last wait
+    std::atomic<uint32_t> last;  // number of its last wait; 0: it has none in this slot
   };
 
   static Credits* make();

@@ -4,6 +4,7 @@
 #include <random>
 #include <utility>
 
+#include "intercept/shim/calls/credit_calls.h"
 #include "tests/intercept/shim/credit/credits_rig.h"
 #include "tests/support/sanitized.h"
 
@@ -306,6 +307,33 @@ TEST_F(Credit, ANewSlotFreesWhatWaitsForTheOld) {
   launch(stream_, kLong);
   EXPECT_EQ(next->credit.issued, 1u);
   EXPECT_LE(credit_lacking(credit().word, 10), 0);
+  the_process.slot = slot_.get();
+}
+
+// Its waits are numbered anew. Were a number of the slot before taken for one of them, all that
+// comes would count as run already.
+TEST_F(Credit, WhatRanInTheOldSlotSaysNothingInTheNew) {
+  const CUstream other = the_gpu->create(false);
+  for (int i = 0; i < 50; ++i) launch(stream_, kLong);
+  const Seen all, one(stream_, Flavor::kLegacy);
+  const uint32_t last = credits().last_in(stream_);
+  EXPECT_EQ(last, 50u);
+  const auto next = std::make_unique<ShimSlot>();
+  open_credit(*next);
+  the_process.slot = next.get();
+  EXPECT_EQ(credits().last_in(stream_), 0u) << "before the first launch";
+  launch(other, kLong);
+  EXPECT_EQ(next->credit.issued, 1u);
+  credits().note_run(last);
+  credits().note_run(credits().last_in(stream_));
+  EXPECT_EQ(next->credit.run, 0u);
+  EXPECT_EQ(next->credit.reached, 0u);
+  for (int i = 0; i < 60; ++i) launch(other, kLong);
+  for (const Seen& seen : {all, one}) seen.note(CUDA_SUCCESS);
+  credits().note_run(credits().last_in(stream_));
+  EXPECT_EQ(next->credit.run, 0u) << "a wait that began before says nothing either";
+  credits().note_run(credits().last_in(other));
+  EXPECT_EQ(next->credit.run, 61u);
   the_process.slot = slot_.get();
 }
 
