@@ -69,6 +69,8 @@ ShimHost::~ShimHost() {
   for (const auto& [process, mapping] : slots_) {
     open_gate(*mapping->slot);
     set_run_until(*mapping->slot, 0);
+    // A program with a small partition would stay there for ever, with nobody beside it.
+    for (ShimGpu& gpu : mapping->slot->gpus) gpu.wanted.store(0, std::memory_order_relaxed);
   }
   ::unlink(path_.c_str());
 }

@@ -56,7 +56,7 @@ class ShimHost {
   // Takes over a socket file on which no process listens any more. Error address_in_use if one
   // does.
   static Result<std::unique_ptr<ShimHost>> listen(const std::string& path, Decide decide);
-  ~ShimHost();  // opens all gates, removes the socket file
+  ~ShimHost();  // opens all gates, gives all the whole GPU, removes the socket file
   ShimHost(const ShimHost&) = delete;
   ShimHost& operator=(const ShimHost&) = delete;
 

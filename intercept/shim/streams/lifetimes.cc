@@ -141,7 +141,8 @@ void Streams::on_retained(CUdevice ordinal, CUcontext primary) {
   }
 }
 
-// REQUIRES: device.lock is held. Each agent numbers its GPUs anew.
+// REQUIRES: device.lock is held. Each agent numbers its GPUs anew, and may share others than the
+// one before: what it does not share nobody divides any more.
 void Streams::find_in_slot(Device& device) {
   char pci[32] = {};
   const ShimSlot& mine = slot();
@@ -156,6 +157,13 @@ void Streams::find_in_slot(Device& device) {
   forget_prepared(device);
   device.found_in = &mine;
   device.gpu.store(gpu, std::memory_order_release);
+  if (gpu >= 0 || device.target.load(std::memory_order_relaxed) == 0) return;
+  device.followed.store(0, std::memory_order_relaxed);
+  device.target.store(0, std::memory_order_relaxed);
+  set_concern(device, kStreamLacks, false);
+  const Inside inside;
+  const AllowedInCaptures allowed(*driver_);
+  settle(device);
 }
 
 void Streams::note_only_device() {

@@ -40,7 +40,9 @@ void Streams::set_concern(Device& device, Concern concern, bool is_one) {
 }
 
 void Streams::say(const Device& device, ShimFollows follows) const {
-  auto& said = slot().gpus[device.gpu].follows;
+  const int gpu = device.gpu;  // once: see is_announced_new()
+  if (gpu < 0) return;
+  auto& said = slot().gpus[gpu].follows;
   if (said.load(std::memory_order_relaxed) != follows)
     said.store(follows, std::memory_order_relaxed);
 }
@@ -141,8 +143,9 @@ void Streams::settle(Device& device) {
     say(device, ShimFollows::kTooManyStreams);
   if (is_refused) return;
   say(device, is_late ? ShimFollows::kWorkRemains : ShimFollows::kFollows);
-  if (is_late) return;
-  slot().gpus[device.gpu].applied.store(followed, std::memory_order_release);
+  const int gpu = device.gpu;
+  if (is_late || gpu < 0) return;
+  slot().gpus[gpu].applied.store(followed, std::memory_order_release);
 }
 
 // Moves a stream that is empty and not in use. One with work moves with its next launch: an event

@@ -4,6 +4,7 @@
 #include "shmctl/shim/host.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,9 +29,10 @@ class ShimHostTest : public ::testing::Test {
   const TempFolder folder_ = TempFolder::make("gpushare-host").value();
   const std::string path_ = folder_.path() + "/shim.sock";
   int decided_ = 0;
+  std::vector<ShimRequest::Gpu> gpus_;  // that a process is to share
   std::unique_ptr<ShimHost> host_ = ShimHost::listen(path_, [this](const ProcessId&, uid_t) {
                                       ++decided_;
-                                      return ShimRequest{.features = kShimGate, .gpus = {}};
+                                      return ShimRequest{.features = kShimGate, .gpus = gpus_};
                                     }).value();
 };
 
@@ -42,6 +44,25 @@ TEST_F(ShimHostTest, ACallGivesAFewSlotsOnly) {
   host_->serve();
   host_->serve();
   for (const Fd& connection : waiting) EXPECT_TRUE(has_slot(connection));
+}
+
+// Nobody is there any more who would give it back what others do not use.
+TEST_F(ShimHostTest, AnAgentThatStopsGivesEachProcessTheWholeGpu) {
+  gpus_ = {{.pci = "0000:3b:00.0", .groups = 0b1}, {.pci = "0000:86:00.0", .groups = 0b110}};
+  const Fd connection = ask();
+  host_->serve();
+  DescriptorMessage message;
+  ASSERT_EQ(::recvmsg(connection.get(), message.get(), MSG_CMSG_CLOEXEC | MSG_DONTWAIT), 1);
+  const Fd file(message.taken().slot);
+  void* const mapped =
+      ::mmap(nullptr, kShimSlotBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  const auto& slot = *static_cast<const ShimSlot*>(mapped);
+  EXPECT_EQ(slot.gpus[0].wanted, 0b1u);
+  host_.reset();
+  EXPECT_EQ(slot.gpus[0].wanted, 0u);
+  EXPECT_EQ(slot.gpus[1].wanted, 0u);
+  ::munmap(mapped, kShimSlotBytes);
 }
 
 TEST_F(ShimHostTest, WhoAsksTooOftenIsSentAwayAndCostsNoSlot) {

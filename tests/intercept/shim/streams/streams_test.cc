@@ -269,6 +269,32 @@ TEST_F(StreamsTest, ANewSlotIsAnsweredAlsoWhenItWantsTheSame) {
   the_process.slot = slot_.get();
 }
 
+TEST_F(StreamsTest, AGpuThatTheNewSlotLacksIsTheProgramsAsAWhole) {
+  const CUstream stream = new_stream(), idle = new_stream();
+  move_to(1);
+  for (const CUstream each : {stream, idle}) launch(each);
+  const std::unique_ptr<ShimSlot> next = std::make_unique<ShimSlot>();
+  next->head.gpu_count = 1;
+  next->gpus[0].pci[0] = 'y';
+  next->gpus[0].wanted = 2;
+  the_process.slot = next.get();
+  streams().look_up();
+  EXPECT_EQ(streams().find(idle, Flavor::kLegacy)->place, 0) << "without a launch";
+  {
+    Call call(*this, stream);
+    EXPECT_FALSE(call.is_away());
+  }
+  EXPECT_EQ(next->gpus[0].applied, 0u);
+  EXPECT_EQ(next->gpus[0].follows, ShimFollows::kUnknown);
+  next->gpus[1].pci[0] = 'x';  // it is shared after all
+  next->gpus[1].wanted = 1;
+  next->head.gpu_count = 2;
+  streams().look_up();
+  launch(stream);
+  EXPECT_EQ(next->gpus[1].applied, 1u);
+  the_process.slot = slot_.get();
+}
+
 // The agent has opened it late, and adds it to the slots that are there.
 TEST_F(StreamsTest, AGpuThatJoinsLaterIsFound) {
   start_over();
