@@ -87,8 +87,16 @@ void Streams::before_joining(Stream& stream, CUevent event) {
     move(stream, true);
     if (stream.at[capture_place(*stream.device)].load(std::memory_order_relaxed) == nullptr &&
         ++without_stand_in == kMostWithoutStandIn)
-      return;
+      break;
   }
+  note_captured(stream);
+}
+
+// A graph may get kernels of the place where the stream is, which it keeps while any captures, or
+// else goes to where the process captures.
+void Streams::note_captured(const Stream& stream) {
+  const Place place = stream.place.load(std::memory_order_acquire);
+  if (place != 0) stream.device->captured.fetch_or(1u << place, std::memory_order_relaxed);
 }
 
 void Streams::count_capture() {
@@ -99,9 +107,7 @@ void Streams::count_capture() {
 }
 
 void Streams::begin_capture(Stream& stream) {
-  for (int i = 1; i <= Partitions::kMost; ++i)
-    if (stream.device->inhabitants[i].load(std::memory_order_relaxed) != 0)
-      stream.device->captured.fetch_or(1u << i, std::memory_order_relaxed);
+  note_captured(stream);
   if (!stream.began_capture.exchange(true, std::memory_order_relaxed)) count_capture();
 }
 

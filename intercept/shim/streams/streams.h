@@ -334,6 +334,7 @@ class Streams {
   void forget_unknown_captures();
   bool may_be_captured(CUevent event) const;
   void count_capture();
+  static void note_captured(const Stream& stream);
   bool is_any_refused(const Device& device, bool is_only_of_blocking, bool ends_captures);
   Partitions::Place capture_place(const Device& device) const;
 

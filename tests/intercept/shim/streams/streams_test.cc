@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <cstddef>
 #include <random>
@@ -191,6 +192,52 @@ TEST_F(StreamsTest, AStreamThatJoinsACaptureIsWhereItIs) {
     streams().end_capture(capturing);
   }
   EXPECT_EQ(broken(), std::vector<std::string>{});
+}
+
+// Only the partitions where it captures are kept for its graphs, not each in which some stream is.
+TEST_F(StreamsTest, AProgramThatCapturesGoesOnFollowing) {
+  const CUstream captures = new_stream(false), joins = new_stream(false);
+  Stream& capturing = *streams().find(captures, Flavor::kLegacy);
+  Stream& joining = *streams().find(joins, Flavor::kLegacy);
+  for (uint64_t groups = 1; groups <= 2 * Partitions::kMost; ++groups) {
+    move_to(groups);
+    for (int i = 0; i < 50 && slot_->gpus[0].applied != groups; ++i)
+      for (const CUstream stream : {kLegacy, captures, joins}) launch(stream);
+    ASSERT_EQ(slot_->gpus[0].applied, groups);
+    streams().before_capture(capturing);
+    streams().begin_capture(capturing);
+    const CUevent captured = the_gpu->new_event();
+    streams().note_recorded(nullptr, captured);
+    streams().before_joining(joining, captured);
+    streams().end_capture(capturing);
+  }
+}
+
+// A stream that another thread uses all the time stays where it is, and so do its kernels.
+TEST_F(StreamsTest, APartitionWhoseStreamHasJoinedACaptureIsKept) {
+  const CUstream captures = new_stream(false), joins = new_stream(false);
+  Stream& capturing = *streams().find(captures, Flavor::kLegacy);
+  Stream& joining = *streams().find(joins, Flavor::kLegacy);
+  visit(kSets, std::array{captures, joins});
+  move_to(1);
+  launch(captures);
+  streams().before_capture(capturing);
+  move_to(2);
+  launch(joins);
+  {
+    Call call(*this, joins);
+    call.put();
+    streams().before_capture(capturing);
+    streams().begin_capture(capturing);
+    const CUevent captured = the_gpu->new_event();
+    streams().note_recorded(nullptr, captured);
+    streams().before_joining(joining, captured);
+    streams().end_capture(capturing);
+  }
+  const uint32_t both = joining.device->captured;
+  EXPECT_EQ(std::popcount(both), 2);
+  EXPECT_NE(both >> joining.place & 1, 0u);
+  EXPECT_NE(both >> capturing.place & 1, 0u);
 }
 
 // More than are remembered, of which none is taken for one that is not of a capture.
