@@ -95,7 +95,8 @@ uint64_t Streams::try_to_follow(Device& device, bool may_hold) {
     }
     if (!hold_at_rest(device)) {
       say(device, ShimFollows::kWaitsForRest);
-      if (!may_hold) return 0;
+      // While another thread captures nothing can be made, and a wait for that would be in vain.
+      if (!may_hold || captures_.load(std::memory_order_seq_cst) != 0) return 0;
       const uint32_t left = count_busy(device) + device.milestones.count_left(*driver_);
       if (device.drain.may_hold(now, left, device.milestones.interval_ns()))
         return std::clamp(device.drain.held_ns(now) / kPollParts, kShortestPollNs, kLongestPollNs);

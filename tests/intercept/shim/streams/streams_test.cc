@@ -359,6 +359,28 @@ TEST_F(StreamsTest, AGpuThatJoinsLaterIsFound) {
   EXPECT_EQ(slot_->gpus[0].applied, 1u);
 }
 
+// That may last, and says nothing of how long the work in line does.
+TEST_F(StreamsTest, ALaunchThatIsHeldGoesOnWhenAnotherThreadCaptures) {
+  const CUstream stream = new_stream(), captures = new_stream(false);
+  Stream& capturing = *streams().find(captures, Flavor::kLegacy);
+  for (const CUstream each : {stream, captures}) launch(each);
+  int looks = 0;
+  the_gpu->is_busy = [&] {
+    if (++looks == 10) streams().begin_capture(capturing);
+    return true;
+  };
+  move_to(1);
+  const uint64_t begin = the_time;
+  launch(stream);
+  EXPECT_GE(looks, 10) << "it was held";
+  EXPECT_LT(the_time - begin, Drain::kLeastPatienceNs);
+  EXPECT_EQ(slot_->gpus[0].follows, ShimFollows::kWaitsForRest) << "and does not pause";
+  streams().end_capture(capturing);
+  the_gpu->is_busy = {};
+  launch(stream);
+  EXPECT_EQ(slot_->gpus[0].applied, 1u);
+}
+
 // A profiler's callback runs within the calls that the shim makes to the driver.
 TEST_F(StreamsTest, ACallbackMayUseTheStreamThatMoves) {
   const CUstream stream = new_stream();
