@@ -37,6 +37,7 @@ struct alignas(64) Device {
   // A blocking stream was destroyed with work that the legacy stream has not waited for. That work
   // is in line at home, so the home of the legacy stream waits for it.
   std::atomic<bool> has_left_work;
+  std::atomic<uint32_t> ending;  // streams that are being destroyed, and not noted in `left` yet
   std::atomic<uint32_t> inhabitants[1 + Partitions::kMost];  // streams, by place; [0] is not kept
   std::atomic<uint32_t> captured;     // bit n: a graph may hold kernels of the n-th partition
   std::atomic<uint32_t> captures_at;  // 1 + the place where graphs are captured; 0: none was yet
@@ -64,6 +65,10 @@ struct alignas(64) Device {
   uint64_t soon_after_ns;
   uint32_t soon_tries;
   CUstream left;  // ours; waits for the work of destroyed streams; null: there was none
+  // By place: recorded in `left` behind the last such work that may run there; null: none was. And
+  // bit n: it is to be asked for the n-th place.
+  CUevent left_at[1 + Partitions::kMost];
+  uint32_t left_places;
   Stream legacy;
 };
 

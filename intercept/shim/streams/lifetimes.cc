@@ -59,6 +59,8 @@ void Streams::before_destroy(CUstream handle) {
     return forget_unknown();
   }
   Stream& stream = entry->stream;
+  Device& device = *stream.device;
+  device.ending.fetch_add(1, std::memory_order_relaxed);  // before `kind`: see settle()
   // Who finds it no longer used finds the graphs that it has left (leave_graphs()).
   stream.is_used.store(false, std::memory_order_release);
   stream.kind.store(Stream::Kind::kNone, std::memory_order_seq_cst);
@@ -68,12 +70,13 @@ void Streams::before_destroy(CUstream handle) {
     captures_.fetch_sub(1, std::memory_order_relaxed);
   // Its work runs on. Home waits for it, and the home of the legacy stream waits for home.
   if (stream.is_dirty.load(std::memory_order_relaxed))
-    stream.device->has_left_work.store(true, std::memory_order_relaxed);
+    device.has_left_work.store(true, std::memory_order_relaxed);
   if (const Place place = stream.place.load(std::memory_order_relaxed); place != 0) {
     home_waits(stream);
-    count_move(*stream.device, place, 0);
+    count_move(device, place, 0);
   }
   note_left_work(stream);
+  device.ending.fetch_sub(1, std::memory_order_release);
   drop_stand_ins(stream);
   take_off_list(stream);
   stream.is_taken.store(false, std::memory_order_release);  // pairs with the load in add_entry()
@@ -219,6 +222,11 @@ void Streams::before_release(CUdevice ordinal, bool is_reset) {
   device.captured.store(0, std::memory_order_relaxed);
   device.captures_at.store(0, std::memory_order_relaxed);
   device.left = nullptr;
+  for (CUevent& event : device.left_at) {
+    if (event != nullptr) driver_->cuEventDestroy_v2(event);
+    event = nullptr;
+  }
+  device.left_places = 0;
   device.has_graphs.store(false, std::memory_order_relaxed);
   device.left_graphs_seen.store(device.left_graphs.load(std::memory_order_relaxed),
                                 std::memory_order_relaxed);

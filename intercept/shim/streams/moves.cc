@@ -137,6 +137,10 @@ void Streams::settle(Device& device) {
     bring(stream, target);
     is_late |= is_left_behind(stream, target);
   });
+  // Streams that have ended: after the look at those that have not.
+  is_late |= device.ending.load(std::memory_order_acquire) != 0;
+  for (int i = 0; i <= Partitions::kMost; ++i)
+    is_late |= i != target && may_run_left(device, static_cast<Place>(i));
   const bool is_refused = device.partitions.find(followed) != target;
   set_concern(device, kStreamLate, is_late);
   set_concern(device, kAtHome, target == 0 && followed != 0);
@@ -390,6 +394,10 @@ void Streams::go(Stream& stream, Place target) {
   if (there == nullptr) return set_concern(device, kStreamLacks, true);
   if (place == 0) device.away.fetch_add(1, std::memory_order_seq_cst);
   if (chain(stream, stream.departure, stream.at[place].load(std::memory_order_relaxed), there)) {
+    const uint32_t before = stream.is_leaving.load(std::memory_order_relaxed)
+                                ? stream.was_at.load(std::memory_order_relaxed)
+                                : 0;
+    stream.was_at.store(before | 1u << place, std::memory_order_relaxed);
     stream.place.store(target, std::memory_order_release);
     stream.is_leaving.store(true, std::memory_order_release);
     set_concern(device, kStreamLate, true);

@@ -196,8 +196,29 @@ void Streams::note_left_work(Stream& stream) {
   const AllowedInCaptures allowed(*driver_);
   if (driver_->cuStreamQuery(stream.physical()) == CUDA_SUCCESS) return;
   const Locked locked(device.lock);
-  if (!make_left(device)) return;
-  chain(stream, stream.physical(), device.left);
+  if (!make_left(device) || !chain(stream, stream.physical(), device.left)) return;
+  const InContext in(*driver_, device.primary.load(std::memory_order_relaxed));
+  uint32_t places = 1u << stream.place.load(std::memory_order_relaxed);
+  if (stream.is_leaving.load(std::memory_order_relaxed))
+    places |= stream.was_at.load(std::memory_order_relaxed);
+  for (int i = 0; i <= Partitions::kMost; ++i) {
+    CUevent& event = device.left_at[i];
+    if ((places >> i & 1) != 0 &&
+        (event != nullptr ||
+         driver_->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) &&
+        driver_->cuEventRecord(event, device.left) == CUDA_SUCCESS)
+      device.left_places |= 1u << i;
+  }
+}
+
+// Whether work of a stream that was destroyed may run at that place still. REQUIRES: device.lock is
+// held.
+bool Streams::may_run_left(Device& device, Place place) const {
+  const uint32_t bit = 1u << place;
+  if ((device.left_places & bit) == 0) return false;
+  if (driver_->cuEventQuery(device.left_at[place]) == CUDA_ERROR_NOT_READY) return true;
+  device.left_places &= ~bit;
+  return false;
 }
 
 // Makes `left`, with the first partition or for the first stream that ends with work. The driver

@@ -7,9 +7,11 @@ namespace gpushare::shim {
 
 using Place = Partitions::Place;
 
+// REQUIRES: device.lock is held.
 bool Streams::is_idle(Device& device, Place place) const {
   if (device.inhabitants[place].load(std::memory_order_acquire) != 0 ||
-      (device.captured.load(std::memory_order_relaxed) >> place & 1) != 0)
+      (device.captured.load(std::memory_order_relaxed) >> place & 1) != 0 ||
+      may_run_left(device, place))
     return false;
   for (Stream* each = all_.load(std::memory_order_acquire);; each = each->next) {
     Stream& stream = each == nullptr ? device.legacy : *each;

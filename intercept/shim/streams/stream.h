@@ -33,7 +33,7 @@ struct Stream {
   std::atomic<bool> is_dirty;     // blocking: it has work that the legacy stream has not waited for
   std::atomic<bool> is_listed;    // in Device::dirty
   std::atomic<bool> is_unmarked;  // per-thread: it has work at home, put there after `event`
-  std::atomic<bool> is_leaving;   // its place before may still run what was there at `event`
+  std::atomic<bool> is_leaving;   // its place before may still run what was there at `departure`
   bool is_held;                   // by hold_at_rest(); protected by the device's lock
   SpinLock event_lock;  // held from a recording of `event` until the wait for it is in line
   CUevent event;
@@ -48,10 +48,11 @@ struct Stream {
   // Graphs that were launched while it was away, and how many of these nobody needs to ask for any
   // more (graphs/context_waits.h). Both only grow, also from one stream to the next at its address.
   std::atomic<uint32_t> graphs, graphs_seen;
-  Stream* next_dirty;           // in Device::dirty
-  Stream* next_own;             // in Device::own
-  std::atomic<uint32_t> owner;  // a thread's own default stream: its number in the kernel; else 0
-  std::atomic<bool> is_taken;   // it lives, or is being destroyed; else its entry is free
+  std::atomic<uint32_t> was_at;  // for is_leaving; bit n: what is before `departure` may run there
+  Stream* next_dirty;            // in Device::dirty
+  Stream* next_own;              // in Device::own
+  std::atomic<uint32_t> owner;   // a thread's own default stream: its number in the kernel; else 0
+  std::atomic<bool> is_taken;    // it lives, or is being destroyed; else its entry is free
 
   // REQUIRES: the caller is one of the users, or no other thread can be one. A call that waits need
   // not be: the stream that it gets here stays valid for Streams::kLeastIdleNs after a move.

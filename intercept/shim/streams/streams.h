@@ -304,6 +304,7 @@ class Streams {
   static void note_left(Stream& stream, uint32_t graphs);
   void record_mark(Stream& stream);
   void note_left_work(Stream& stream);
+  bool may_run_left(Device& device, Partitions::Place place) const;
   bool make_room(Device& device);
   bool is_idle(Device& device, Partitions::Place place) const;
   bool lets_go(Device& device, Partitions::Place place) const {

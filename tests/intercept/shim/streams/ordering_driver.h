@@ -24,6 +24,11 @@ class Work {
  public:
   void add(size_t number) { bits_.at(number / 64) |= uint64_t{1} << number % 64; }
   bool has(size_t number) const { return (bits_.at(number / 64) >> number % 64 & 1) != 0; }
+  bool has_any_of(const Work& other) const {
+    for (size_t i = 0; i < bits_.size(); ++i)
+      if ((bits_[i] & other.bits_[i]) != 0) return true;
+    return false;
+  }
   void add(const Work& other) {
     for (size_t i = 0; i < bits_.size(); ++i) bits_[i] |= other.bits_[i];
   }
@@ -55,16 +60,13 @@ class FakeGpu {
   // Whether the stream, or what is before the event, has ended. If so, all that comes is later.
   bool is_done(CUstream stream) {
     const std::lock_guard lock(mutex_);
-    if (is_busy && is_busy()) return false;
-    done_.add(queue_of(stream).finished);
-    done_.add(implicit(stream));
-    return true;
+    Work asked = queue_of(stream).finished;
+    asked.add(implicit(stream));
+    return has_ended(asked);
   }
   bool is_done(CUevent event) {
     const std::lock_guard lock(mutex_);
-    if (is_busy && is_busy()) return false;
-    done_.add(events_.at(event));
-    return true;
+    return has_ended(events_.at(event));
   }
   // The host waits for the event.
   void finish(CUevent event) {
@@ -77,6 +79,7 @@ class FakeGpu {
     return done_;
   }
   std::function<bool()> is_busy{};  // whether a question finds work; empty: it never does
+  Work running{};                   // that has not ended, whatever is_busy says
   // The calling thread's own default stream, by a handle that no other thread's has.
   CUstream own() {
     const std::lock_guard lock(mutex_);
@@ -126,6 +129,11 @@ class FakeGpu {
   }
 
  private:
+  bool has_ended(const Work& asked) {
+    if (asked.has_any_of(running) || (is_busy && is_busy())) return false;
+    done_.add(asked);
+    return true;
+  }
   CUstream own_of_thread() {
     static std::atomic<uint64_t> threads{0};
     static thread_local const uint64_t number = ++threads;

@@ -17,6 +17,8 @@
 namespace gpushare::shim {
 namespace {
 
+using Place = Partitions::Place;
+
 // From now on the calling thread may not ask for others. False: the kernel knows no such rule.
 bool refuse_tgkill() {
   sock_filter rule[] = {
@@ -453,6 +455,71 @@ TEST_F(StreamsTest, ItIsInThePartitionWhenNothingRunsElsewhere) {
   launch(stream);
   EXPECT_EQ(slot_->gpus[0].applied, 1u) << "the other one is empty, and has gone without a launch";
   EXPECT_EQ(slot_->gpus[0].follows, ShimFollows::kFollows);
+}
+
+// The stream itself cannot be asked any more.
+TEST_F(StreamsTest, ItIsNotInThePartitionWhileADestroyedStreamsWorkRunsElsewhere) {
+  for (const bool has_moved : {false, true}) {
+    start_over();
+    const CUstream stays = new_stream(false), ends = new_stream(false);
+    visit(kThereAndHome, {{stays, ends}});
+    the_gpu->running.add(launch(ends));
+    if (has_moved) {
+      move_to(1);
+      launch(ends);  // and waits there
+      EXPECT_EQ(slot_->gpus[0].applied, 0u);
+    }
+    destroy(ends);
+    move_to(1);
+    launch(stays);
+    launch(stays);
+    EXPECT_EQ(slot_->gpus[0].applied, 0u) << has_moved;
+    EXPECT_EQ(slot_->gpus[0].follows, ShimFollows::kWorkRemains) << has_moved;
+    the_gpu->running = {};
+    launch(stays);
+    EXPECT_EQ(slot_->gpus[0].applied, 1u) << has_moved;
+  }
+}
+
+TEST_F(StreamsTest, WhatADestroyedStreamHasLeftInThePartitionIsThere) {
+  const CUstream stays = new_stream(false), ends = new_stream(false);
+  visit(kThereAndHome, {{stays, ends}});
+  move_to(1);
+  launch(stays);
+  the_gpu->running.add(launch(ends));
+  destroy(ends);
+  launch(stays);
+  EXPECT_EQ(slot_->gpus[0].applied, 1u);
+  move_to(0);
+  launch(stays);
+  EXPECT_EQ(slot_->gpus[0].applied, 1u) << "and not where the process is to be now";
+  the_gpu->running = {};
+  launch(stays);
+  EXPECT_EQ(slot_->gpus[0].applied, 0u);
+}
+
+TEST_F(StreamsTest, APartitionWhereADestroyedStreamsWorkRunsStays) {
+  const CUstream stays = new_stream(false), ends = new_stream(false);
+  Device& device = *streams().find(stays, Flavor::kLegacy)->device;
+  for (uint64_t groups = 1; groups <= Partitions::kMost; ++groups) {
+    move_to(groups);
+    for (const CUstream stream : {stays, ends}) launch(stream);
+  }
+  move_to(1);
+  launch(ends);
+  the_gpu->running.add(launch(ends));
+  const Place place = streams().find(ends, Flavor::kLegacy)->place;
+  const CUcontext context = streams().context_of(device, place);
+  ASSERT_NE(context, nullptr);
+  destroy(ends);
+  move_to(2);
+  for (int i = 0; i < 40; ++i) launch(stays);
+  move_to(Partitions::kMost + 1);
+  for (int i = 0; i < 40; ++i) launch(stays);
+  EXPECT_EQ(streams().context_of(device, place), context);
+  the_gpu->running = {};
+  for (int i = 0; i < 40; ++i) launch(stays);
+  EXPECT_EQ(slot_->gpus[0].applied, Partitions::kMost + 1u);
 }
 
 // It may have functions that put work into a stream and that the shim does not know.
