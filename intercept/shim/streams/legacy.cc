@@ -55,7 +55,7 @@ void Streams::gather(Stream& legacy, bool is_wait) {
   const Locked locked(device.gathering);
   const bool is_legacy_home = legacy.place.load(std::memory_order_relaxed) == 0;
   const CUstream here = legacy.physical();
-  bool is_home_dirty = device.has_left_work.exchange(false, std::memory_order_relaxed);
+  bool is_home_dirty = false;
   Stream* after = nullptr;
   for (Stream* each = device.dirty.exchange(nullptr, std::memory_order_acquire); each != nullptr;
        each = after) {
@@ -76,6 +76,8 @@ void Streams::gather(Stream& legacy, bool is_wait) {
     else
       chain(legacy, each->physical(), here);
   }
+  // After the streams: see leave_dirty().
+  is_home_dirty |= device.has_left_work.exchange(false, std::memory_order_acquire);
   // The driver's own legacy stream waits for all streams at home, also for other threads' own. This
   // event comes last, so that it is behind the work of each stream that was found dirty.
   const bool is_home_empty = is_home_dirty && is_wait &&

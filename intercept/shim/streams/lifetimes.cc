@@ -61,6 +61,7 @@ void Streams::before_destroy(CUstream handle) {
   Stream& stream = entry->stream;
   Device& device = *stream.device;
   device.ending.fetch_add(1, std::memory_order_relaxed);  // before `kind`: see settle()
+  leave_dirty(stream);
   // Who finds it no longer used finds the graphs that it has left (leave_graphs()).
   stream.is_used.store(false, std::memory_order_release);
   stream.kind.store(Stream::Kind::kNone, std::memory_order_seq_cst);
@@ -80,6 +81,16 @@ void Streams::before_destroy(CUstream handle) {
   drop_stand_ins(stream);
   take_off_list(stream);
   stream.is_taken.store(false, std::memory_order_release);  // pairs with the load in add_entry()
+}
+
+// The legacy stream waits for the work of a stream only while that is in use. So home waits for it
+// before, and gather(), which finds the stream no longer in use, finds that home has work.
+void Streams::leave_dirty(Stream& stream) {
+  const Look look(stream);
+  if (!stream.is_dirty.load(std::memory_order_relaxed)) return;
+  if (stream.place.load(std::memory_order_acquire) != 0 && !is_capturing(stream))
+    home_waits(stream);
+  stream.device->has_left_work.store(true, std::memory_order_release);
 }
 
 // A stream that the table lacks keeps its order with the legacy stream only while all are at home.

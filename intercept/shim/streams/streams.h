@@ -259,6 +259,7 @@ class Streams {
   // lifetimes.cc
   void drop_stand_ins(Stream& stream);  // and its events; its place is home again
   void drop_spares(Device& device, Partitions::Place place);
+  void leave_dirty(Stream& stream);
   void go_home();
   void forget_unknown();
   void settle_all();

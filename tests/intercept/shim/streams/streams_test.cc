@@ -144,6 +144,42 @@ TEST_F(StreamsTest, TheLegacyStreamWaitsForWhatADestroyedStreamHasLeft) {
   }
 }
 
+// At each moment of its end.
+TEST_F(StreamsTest, TheLegacyStreamWaitsForAStreamThatIsBeingDestroyed) {
+  for (const bool is_legacy_away : {false, true})
+    for (int when = 1;; ++when) {
+      SCOPED_TRACE(when);
+      start_over();
+      const CUstream stream = new_stream(), other = new_stream();
+      visit(kSets, {{kLegacy, stream, other}});
+      if (!is_legacy_away) {
+        move_to(0);
+        launch(kLegacy);
+        move_to(3);
+        for (const CUstream each : {stream, other}) launch(each);
+      }
+      const size_t left = launch(stream);
+      size_t legacy = 0;
+      int times = 0;
+      other_threads = [&] {
+        if (++times != when) return;
+        std::thread([&] {
+          Call call(*this, kLegacy, Use::kOperation);
+          call.put();
+          legacy = call.number();
+        }).join();
+      };
+      destroy(stream);
+      other_threads = {};
+      if (legacy == 0) {
+        EXPECT_GT(when, 2);
+        break;
+      }
+      EXPECT_TRUE(is_first(left, legacy));
+      EXPECT_EQ(broken(), std::vector<std::string>{});
+    }
+}
+
 TEST_F(StreamsTest, AStreamOfAContextThatIsGoneIsForgotten) {
   const CUstream stream = new_stream();
   launch(stream);
