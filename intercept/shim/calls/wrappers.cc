@@ -86,8 +86,10 @@ CUevent event_of(CUstream, CUevent event, const Rest&...) {
 inline CUcontext context_of() { return nullptr; }
 inline CUcontext context_of(CUcontext context) { return context; }
 
-constexpr Use use_of(Kind kind) {
+template <int index, Kind kind>
+constexpr Use use_of() {
   if (is_launch(kind)) return Use::kLaunch;
+  if (kind == Kind::kWait && is_called<index>("Query")) return Use::kQuery;
   return kind == Kind::kWait || kind == Kind::kCaptured ? Use::kWait : Use::kOperation;
 }
 
@@ -249,7 +251,7 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
     } else if constexpr (has_stream<Parameters...>) {
       if constexpr (is_called<index>("cuStreamWaitEvent"))
         before_joining(stream_of(arguments...), event_of(arguments...), flavor);
-      StreamUse use(stream_of(arguments...), flavor, use_of(kind));
+      StreamUse use(stream_of(arguments...), flavor, use_of<index, kind>());
       const CUresult refusal = use.refusal(kind != Kind::kCaptured);
       if (refusal != CUDA_SUCCESS) return refusal;
       const auto run = [&](CUstream stream) {
@@ -265,7 +267,7 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
         const Waiting<index, kind> waiting;
         if constexpr (kind != Kind::kWait) return run(use.physical());
         const Seen seen(use.physical(), flavor);
-        return seen.note(run(use.physical()));
+        return seen.note(use.answer(run(use.physical())));
       }();
       after_wait<index, kind>(result);
       if constexpr (is_called<index>("cuEventRecord"))
@@ -277,7 +279,7 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
       }
       return result;
     } else {
-      StreamUse use(nullptr, flavor, use_of(kind));
+      StreamUse use(nullptr, flavor, use_of<index, kind>());
       if (const CUresult refusal = use.refusal(); refusal != CUDA_SUCCESS) return refusal;
       if constexpr (async_form<index> != nullptr) {
         const auto form = use.is_away() ? async_form_of<index>(use, arguments...) : nullptr;

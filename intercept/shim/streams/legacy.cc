@@ -9,16 +9,15 @@
 
 namespace gpushare::shim {
 
-void Streams::order_with_legacy(Stream& stream, Use use) {
+bool Streams::order_with_legacy(Stream& stream, Use use) {
   const Stream::Kind kind = stream.kind.load(std::memory_order_relaxed);
   Device& device = *stream.device;
   if (kind == Stream::Kind::kLegacy) {
-    if (device.away.load(std::memory_order_relaxed) != 0) gather(stream, use == Use::kWait);
-    return;
+    return device.away.load(std::memory_order_relaxed) == 0 || gather(stream, use);
   }
-  if (kind == Stream::Kind::kNonBlocking || use == Use::kWait) return;
+  if (kind == Stream::Kind::kNonBlocking || leaves_no_work(use)) return true;
   const uint64_t operations = device.legacy.legacy_operations.load(std::memory_order_acquire);
-  if (stream.legacy_operations.load(std::memory_order_acquire) == operations) return;
+  if (stream.legacy_operations.load(std::memory_order_acquire) == operations) return true;
   const bool is_legacy_home = device.legacy.place.load(std::memory_order_relaxed) == 0;
   const bool is_at_home = stream.place.load(std::memory_order_relaxed) == 0;
   if (!(is_legacy_home && is_at_home) && !is_capturing(stream)) {
@@ -32,6 +31,7 @@ void Streams::order_with_legacy(Stream& stream, Use use) {
   }
   // Only now, so that another thread that uses the stream does not go before the legacy work.
   stream.legacy_operations.store(operations, std::memory_order_release);
+  return true;
 }
 
 void Streams::note_dirty(Stream& stream) {
@@ -45,9 +45,12 @@ void Streams::note_dirty(Stream& stream) {
 }
 
 // Makes the legacy stream wait for all dirty streams, in time in proportion to their number.
-// REQUIRES: some stream of the device is away. `is_wait`: the program waits, or asks, and what has
-// ended must not be put in line for that.
-void Streams::gather(Stream& legacy, bool is_wait) {
+// REQUIRES: some stream of the device is away. Where the program waits, or asks, what has ended
+// must not be put in line for that. For a query nothing is, as the recording of an event may block
+// beside another thread's call of the driver; false: something has not ended, and the next
+// operation is to wait for it. But while any stream captures, no other is asked, so the query puts
+// it in line.
+bool Streams::gather(Stream& legacy, Use use) {
   const KeepErrno errno_of_the_program;
   Device& device = *legacy.device;
   // The lock keeps another operation, which finds a stream no longer dirty, from going before this
@@ -55,6 +58,9 @@ void Streams::gather(Stream& legacy, bool is_wait) {
   const Locked locked(device.gathering);
   const bool is_legacy_home = legacy.place.load(std::memory_order_relaxed) == 0;
   const CUstream here = legacy.physical();
+  const bool is_wait = leaves_no_work(use);
+  const bool is_query = use == Use::kQuery && captures_.load(std::memory_order_relaxed) == 0;
+  bool is_any_left = false;
   bool is_home_dirty = false;
   Stream* after = nullptr;
   for (Stream* each = device.dirty.exchange(nullptr, std::memory_order_acquire); each != nullptr;
@@ -71,10 +77,14 @@ void Streams::gather(Stream& legacy, bool is_wait) {
     }
     if (!each->is_dirty.exchange(false, std::memory_order_acquire) || (is_wait && has_ended(*each)))
       continue;
-    if (each->place.load(std::memory_order_acquire) == 0)
+    if (each->place.load(std::memory_order_acquire) == 0) {
       is_home_dirty = true;
-    else
+    } else if (is_query) {
+      is_any_left = true;
+      note_dirty(*each);
+    } else {
       chain(legacy, each->physical(), here);
+    }
   }
   // After the streams: see leave_dirty().
   is_home_dirty |= device.has_left_work.exchange(false, std::memory_order_acquire);
@@ -83,7 +93,13 @@ void Streams::gather(Stream& legacy, bool is_wait) {
   const bool is_home_empty = is_home_dirty && is_wait &&
                              captures_.load(std::memory_order_relaxed) == 0 &&
                              driver_->cuStreamQuery(GS_CU_STREAM_LEGACY) == CUDA_SUCCESS;
-  if (is_home_dirty && !is_legacy_home && !is_home_empty) chain(legacy, GS_CU_STREAM_LEGACY, here);
+  if (!is_home_dirty || is_legacy_home || is_home_empty) return !is_any_left;
+  if (is_query) {
+    device.has_left_work.store(true, std::memory_order_relaxed);
+    return false;
+  }
+  chain(legacy, GS_CU_STREAM_LEGACY, here);
+  return true;
 }
 
 // A question, as one of the program itself, which may end a capture.

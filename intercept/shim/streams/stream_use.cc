@@ -20,7 +20,7 @@ void StreamUse::take(Flavor flavor, Use use) {
     return;
   }
   const Inside inside;
-  if (use != Use::kWait && !stream_->is_used.load(std::memory_order_relaxed))
+  if (!leaves_no_work(use) && !stream_->is_used.load(std::memory_order_relaxed))
     all->note_used(*stream_);
   if (is_launch_) all->before_launch(*stream_);
   // Until a move has ended, which takes a few microseconds.
@@ -29,10 +29,10 @@ void StreamUse::take(Flavor flavor, Use use) {
     ::sched_yield();
   }
   is_held_ = true;
-  all->order_with_legacy(*stream_, use);
+  has_work_before_ = !all->order_with_legacy(*stream_, use);
   if (stream_->place.load(std::memory_order_acquire) != 0) physical_ = stream_->physical();
   is_to_be_marked_ = stream_->is_own_at_home();
-  if (use != Use::kWait) return;
+  if (!leaves_no_work(use)) return;
   stream_->users.fetch_sub(1, std::memory_order_release);
   is_held_ = false;
 }

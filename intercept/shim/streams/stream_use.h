@@ -35,6 +35,11 @@ class StreamUse {
     return stream_ == nullptr || is_settled_ ? CUDA_SUCCESS
                                              : Streams::get()->refusal_of(*stream_, ends_captures);
   }
+  // What a query answers: the driver's result, unless something runs that the driver does not know
+  // to come before.
+  CUresult answer(CUresult result) const {
+    return result == CUDA_SUCCESS && has_work_before_ ? CUDA_ERROR_NOT_READY : result;
+  }
   CUstream handle() const { return handle_; }
   Stream* stream() const { return stream_; }  // null: one that the shim leaves alone
   bool is_away() const { return is_held_ && physical_ != handle_; }
@@ -58,7 +63,7 @@ class StreamUse {
     Streams* const all = this_process().streams.load(std::memory_order_acquire);
     Stream* const stream = all == nullptr ? nullptr : all->find_at_once(handle_, flavor);
     if (stream == nullptr || !all->is_settled(*stream, use)) return false;
-    if (use != Use::kWait &&
+    if (!leaves_no_work(use) &&
         __builtin_expect(
             (stream->users.fetch_add(1, std::memory_order_acquire) & Stream::kMoving) != 0, 0)) {
       stream->users.fetch_sub(1, std::memory_order_relaxed);
@@ -68,12 +73,12 @@ class StreamUse {
       CUstream const there = stream->physical();
       // The place that a wait read is gone meanwhile, or the legacy stream has just left home.
       if (there == nullptr || stream == &stream->device->legacy) {
-        if (use != Use::kWait) stream->users.fetch_sub(1, std::memory_order_relaxed);
+        if (!leaves_no_work(use)) stream->users.fetch_sub(1, std::memory_order_relaxed);
         return false;
       }
       physical_ = there;
     }
-    is_held_ = use != Use::kWait;
+    is_held_ = !leaves_no_work(use);
     is_launch_ = use == Use::kLaunch;
     stream_ = stream;
     is_settled_ = true;
@@ -85,6 +90,7 @@ class StreamUse {
   CUstream physical_;
   Stream* stream_ = nullptr;
   bool is_held_ = false, is_settled_ = false, is_to_be_marked_ = false, is_launch_ = false;
+  bool has_work_before_ = false;
 };
 
 }  // namespace gpushare::shim

@@ -21,8 +21,10 @@
 
 namespace gpushare::shim {
 
-// What a call does with a stream: a launch moves it, a wait leaves no work in it.
-enum class Use : uint8_t { kLaunch, kOperation, kWait };
+// What a call does with a stream: a launch moves it, a wait leaves no work in it, and a query does
+// not even wait for what comes before.
+enum class Use : uint8_t { kLaunch, kOperation, kWait, kQuery };
+constexpr bool leaves_no_work(Use use) { return use == Use::kWait || use == Use::kQuery; }
 
 // While it lives, the calling thread is in the shim's own calls of the driver. What the program
 // calls on it then (a profiler's callback does) is made where the stream is, and moves nothing.
@@ -158,7 +160,8 @@ class Streams {
 
   // --- legacy.cc. REQUIRES: the caller is one of the stream's users ---
 
-  void order_with_legacy(Stream& stream, Use use);
+  // False: it is a query, and something that comes before the legacy stream's work has not ended.
+  bool order_with_legacy(Stream& stream, Use use);
   void home_waits(Stream& stream);      // what is put in line at home later runs after its work
   void waits_for_home(Stream& stream);  // and the other way round
 
@@ -330,7 +333,7 @@ class Streams {
   static void forget_prepared(Device& device);
   // legacy.cc, captures.cc
   static void note_dirty(Stream& stream);
-  void gather(Stream& legacy, bool is_wait);
+  bool gather(Stream& legacy, Use use);
   bool has_ended(Stream& stream);
   bool forget_unknown_capture(CUstream stream);
   void forget_unknown_captures();
@@ -382,7 +385,7 @@ class Streams {
   // With all streams at home the driver keeps its order.
   if (kind == Stream::Kind::kLegacy && device.away.load(std::memory_order_relaxed) != 0)
     return false;
-  if (use == Use::kWait) return true;
+  if (leaves_no_work(use)) return true;
   if (kind == Stream::Kind::kBlocking &&
       stream.legacy_operations.load(std::memory_order_relaxed) !=
           device.legacy.legacy_operations.load(std::memory_order_acquire))

@@ -144,6 +144,46 @@ TEST_F(StreamsTest, TheLegacyStreamWaitsForWhatADestroyedStreamHasLeft) {
   }
 }
 
+// Natively it never blocks, and the recording of an event may, beside another thread's cuMemFree.
+TEST_F(StreamsTest, AQueryOfTheLegacyStreamPutsNothingInLine) {
+  const auto query = [] {
+    return StreamUse(kLegacy, Flavor::kLegacy, Use::kQuery).answer(CUDA_SUCCESS);
+  };
+  struct Row {
+    const char* description;
+    bool is_legacy_away, is_work_away;
+  };
+  for (const Row& row :
+       {Row{"both away", true, true}, Row{"the legacy stream at home", false, true},
+        Row{"the work at home", true, false}}) {
+    SCOPED_TRACE(row.description);
+    start_over();
+    const CUstream away = new_stream(), home = new_stream();
+    visit(kSets, {{kLegacy, away}});
+    if (!row.is_legacy_away) {
+      move_to(0);
+      launch(kLegacy);
+      move_to(3);
+      launch(away);
+    }
+    EXPECT_EQ(query(), CUDA_SUCCESS);
+    Call call(*this, row.is_work_away ? away : home, Use::kOperation);
+    ASSERT_EQ(call.is_away(), row.is_work_away);
+    call.put();
+    call.end();
+    the_gpu->running.add(call.number());
+    int calls = 0;
+    other_threads = [&] { ++calls; };
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(query(), CUDA_ERROR_NOT_READY);
+    other_threads = {};
+    EXPECT_EQ(calls, 0);
+    EXPECT_TRUE(is_first(call.number(), copy(kLegacy))) << "it is waited for later";
+    the_gpu->running = {};
+    EXPECT_EQ(query(), CUDA_SUCCESS);
+    EXPECT_EQ(broken(), std::vector<std::string>{});
+  }
+}
+
 // At each moment of its end.
 TEST_F(StreamsTest, TheLegacyStreamWaitsForAStreamThatIsBeingDestroyed) {
   for (const bool is_legacy_away : {false, true})
