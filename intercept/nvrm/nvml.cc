@@ -55,6 +55,7 @@ class Library final : public NvmlCalls {
     if (library_ == nullptr || !find_symbol(init, "nvmlInit_v2") ||
         !find_symbol(shutdown_, "nvmlShutdown") ||
         !find_symbol(by_uuid_, "nvmlDeviceGetHandleByUUID") ||
+        !find_symbol(by_pci_, "nvmlDeviceGetHandleByPciBusId_v2") ||
         !find_symbol(looks_, "nvmlDeviceGetSamples") ||
         !find_symbol(samples_, "nvmlDeviceGetProcessUtilization"))
       return false;
@@ -62,8 +63,9 @@ class Library final : public NvmlCalls {
     return has_started_;
   }
 
-  int find(const std::string& uuid, void*& device) override {
-    return by_uuid_(uuid.c_str(), &device);
+  // To find a UUID NVML may initialise other GPUs, of which one may be broken.
+  int find(const std::string& name, void*& device) override {
+    return (name.contains(':') ? by_pci_ : by_uuid_)(name.c_str(), &device);
   }
   int looks_since(void* device, NvmlLook* looks, unsigned& count,
                   unsigned long long since_us) override {
@@ -92,6 +94,7 @@ class Library final : public NvmlCalls {
   bool has_started_ = false;
   int (*shutdown_)() = nullptr;
   int (*by_uuid_)(const char*, void**) = nullptr;
+  int (*by_pci_)(const char*, void**) = nullptr;
   int (*looks_)(void*, int, unsigned long long, int*, unsigned*, NvmlLook*) = nullptr;
   int (*samples_)(void*, NvmlSample*, unsigned*, unsigned long long) = nullptr;
 };
@@ -105,24 +108,24 @@ std::unique_ptr<Nvml> Nvml::load() {
 }
 
 // No lock of ours is held while NVML is asked.
-Nvml::Device Nvml::device_of(const std::string& uuid, Time now) {
+Nvml::Device Nvml::device_of(const std::string& name, Time now) {
   Device device;
   {
     const std::lock_guard lock(mutex_);
-    const auto known = devices_.find(uuid);
+    const auto known = devices_.find(name);
     if (known != devices_.end()) device = known->second;
     const bool was_asked = known != devices_.end() && now - device.asked < kAgain;
     if (device.handle != nullptr || was_asked) return device;
   }
-  if (calls_->find(uuid, device.handle) != kSuccess) device.handle = nullptr;
+  if (calls_->find(name, device.handle) != kSuccess) device.handle = nullptr;
   device.asked = now;
-  note(uuid, device);
+  note(name, device);
   return device;
 }
 
-void Nvml::note(const std::string& uuid, const Device& device) {
+void Nvml::note(const std::string& name, const Device& device) {
   const std::lock_guard lock(mutex_);
-  devices_[uuid] = device;
+  devices_[name] = device;
 }
 
 // The driver stamps its looks with the wall clock. When that is set nothing is told of the time
@@ -179,9 +182,9 @@ int Nvml::look(Device& device, Micros since, const NvmlCalls::Now& now, Utilisat
 // Besides, NVML gives one row for each process: the mean of the driver's looks since the instant
 // that it is asked for, where each look is given to one process. Where there is no look at the
 // whole GPU these rows say until when all has been told.
-std::optional<UtilisationSample> Nvml::utilisation(const std::string& uuid) {
+std::optional<UtilisationSample> Nvml::utilisation(const std::string& name) {
   const NvmlCalls::Now now = calls_->now();
-  Device device = device_of(uuid, now.time);
+  Device device = device_of(name, now.time);
   if (device.handle == nullptr) return std::nullopt;
   follow_clock(device, now);
 
@@ -195,7 +198,7 @@ std::optional<UtilisationSample> Nvml::utilisation(const std::string& uuid) {
   std::vector<NvmlSample> rows;
   if (!is_old) rc = ask(device, since, rows);
   if (rc != kSuccess && rc != kNotFound) {
-    note(uuid, device);
+    note(name, device);
     return std::nullopt;
   }
 
@@ -219,7 +222,7 @@ std::optional<UtilisationSample> Nvml::utilisation(const std::string& uuid) {
     result.until = std::max<Time>(from, now.time - kLatest);
   }
   device.told = result.until;
-  note(uuid, device);
+  note(name, device);
   return result;
 }
 

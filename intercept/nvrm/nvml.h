@@ -38,7 +38,8 @@ class NvmlCalls {
     Micros wall{};  // since the epoch
   };
   virtual ~NvmlCalls() = default;
-  virtual int find(const std::string& uuid, void*& device) = 0;
+  // By its PCI address, or its UUID.
+  virtual int find(const std::string& name, void*& device) = 0;
   // How busy the whole GPU was. `count`: what there is room for; afterwards what was written.
   virtual int looks_since(void* device, NvmlLook* looks, unsigned& count,
                           unsigned long long since_us) = 0;
@@ -56,9 +57,9 @@ class Nvml {
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
 
-  // What is new since the last call for the GPU with this UUID, as Gpu::utilisation() says. Whole
-  // percent. nullopt when it does not tell now: a GPU without this counter, MIG, or an error.
-  std::optional<UtilisationSample> utilisation(const std::string& uuid);
+  // What is new since the last call for the GPU with this PCI address, or this UUID, as
+  // Gpu::utilisation() says. Whole percent. nullopt when it does not tell now: a GPU without this counter, MIG, or an error.
+  std::optional<UtilisationSample> utilisation(const std::string& name);
 
  private:
   struct Device {
@@ -71,15 +72,15 @@ class Nvml {
     Nanos wall_ahead{};      // of the other clock, at the last call
     Time mixed_until{};      // until then the driver has looks that seem to be of the time to come
   };
-  Device device_of(const std::string& uuid, Time now);
-  void note(const std::string& uuid, const Device& device);
+  Device device_of(const std::string& name, Time now);
+  void note(const std::string& name, const Device& device);
   static void follow_clock(Device& device, const NvmlCalls::Now& now);
   int ask(Device& device, Micros since, std::vector<NvmlSample>& rows);
   int look(Device& device, Micros since, const NvmlCalls::Now& now, UtilisationSample& sample);
 
   const std::unique_ptr<NvmlCalls> calls_;
   std::mutex mutex_;                       // of what follows
-  std::map<std::string, Device> devices_;  // by UUID
+  std::map<std::string, Device> devices_;  // by name
 };
 
 }  // namespace gpushare::nvrm

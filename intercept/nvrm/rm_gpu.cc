@@ -163,7 +163,9 @@ class RmGpu final : public Gpu {
 
   std::optional<UtilisationSample> utilisation(uint32_t gpu) override {
     if (!nvml_ || gpu >= infos_.size()) return std::nullopt;
-    return client_.is_open(gpu) ? nvml_->utilisation(client_.gpus()[gpu].info.uuid) : std::nullopt;
+    if (!client_.is_open(gpu)) return std::nullopt;
+    const GpuInfo& info = client_.gpus()[gpu].info;
+    return nvml_->utilisation(info.pci.empty() ? info.uuid : info.pci);
   }
 
   std::unique_ptr<ObjectSearch> attach(pid_t pid, std::span<const ObjectRef> known) override {
