@@ -352,14 +352,11 @@ Result<> UsageStore::trim() {
     forget_numbers();
     if (auto dropped = drop_unused_series(database_); !dropped) return dropped;
   }
-  // Jobs that nothing names any more.
   const auto jobs = database_.ask("SELECT count(*) FROM jobs");
   if (!jobs) return std::unexpected(jobs.error());
   if (*jobs <= kMostJobs && step_ % (kTrimEvery * 60) != 0) return {};
   forget_numbers();
-  return database_.run(
-      "DELETE FROM jobs WHERE id NOT IN (SELECT job FROM job_use) AND "
-      "id NOT IN (SELECT job FROM freezes)");
+  return drop_unnamed_jobs(database_);
 }
 
 // What can be packed is; otherwise the oldest goes.

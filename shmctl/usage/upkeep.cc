@@ -18,20 +18,13 @@ constexpr int64_t kMostJobUses = 100'000;  // of each length of time
 constexpr int64_t kMostFreezes = 10'000;
 // Fewer rows of a table than this are not worth giving up.
 constexpr int64_t kLeastRows = 32;
-constexpr int64_t kBytesOfJobUse = 24;  // a row, with what the table adds
+// A row, with what its table adds; of a job beside its words, which an index has a second time.
+constexpr int64_t kBytesOfJobUse = 24, kBytesOfJob = 40;
 
 // The parts of a full file, in percent. The finest samples have the most, so that the week of them
 // that is promised for 50 tenants on 8 GPUs stays when the file is years old.
-struct Part {
-  const char* table;
-  uint32_t tier;
-  int64_t percent;
-};
-constexpr Part kParts[] = {{.table = "samples", .tier = 0, .percent = 70},
-                           {.table = "samples", .tier = 1, .percent = 10},
-                           {.table = "samples", .tier = 2, .percent = 8},
-                           {.table = "job_use", .tier = 1, .percent = 6},
-                           {.table = "job_use", .tier = 2, .percent = 6}};
+constexpr int64_t kPercentOfSamples[kUsageTierCount] = {70, 10, 8};
+constexpr int64_t kPercentOfJobs = 12;
 
 Result<int64_t> count_of(Database& database, const char* table, const std::string& which) {
   return database.ask(fmt::format("SELECT count(*) FROM {} WHERE {}", table, which));
@@ -224,39 +217,84 @@ Result<> drop_unused_series(Database& database) {
   });
 }
 
-Result<> make_usage_room(Database& database, uint64_t bytes) {
-  struct Choice {
-    const Part* part = nullptr;
-    int64_t bytes = 0;  // by percent of its part
-    int64_t rows = 0;
-    std::vector<PackRow> packs{};
-  } chosen;
-  for (const Part& part : kParts) {
-    const bool has_packs = std::string_view(part.table) == "samples";
-    const std::string which = fmt::format("tier={}", part.tier);
-    auto packs = has_packs ? packs_of(database, part.tier) : std::vector<PackRow>{};
-    if (!packs) return std::unexpected(packs.error());
-    const auto rows = count_of(database, part.table, which);
-    if (!rows) return std::unexpected(rows.error());
-    const auto loose = has_packs
-                           ? database.ask("SELECT sum(length(data)) FROM samples WHERE " + which)
-                           : Result<int64_t>(*rows * kBytesOfJobUse);
-    if (!loose) return std::unexpected(loose.error());
-    if (packs->empty() && *rows < kLeastRows) continue;
-    int64_t all = *loose;
-    for (const PackRow& pack : *packs) all += pack.bytes;
-    if (chosen.part == nullptr || all / part.percent > chosen.bytes)
-      chosen = {
-          .part = &part, .bytes = all / part.percent, .rows = *rows, .packs = std::move(*packs)};
+Result<> drop_unnamed_jobs(Database& database) {
+  return database.run(
+      "DELETE FROM jobs WHERE id NOT IN (SELECT job FROM job_use) AND "
+      "id NOT IN (SELECT job FROM freezes)");
+}
+
+Result<int64_t> bytes_of_jobs(Database& database) {
+  return database.ask(
+      fmt::format("SELECT (SELECT count(*) FROM job_use)*{} + count(*)*{} + "
+                  "2*ifnull(sum(length(name)+length(command)+length(tenant)),0) FROM jobs",
+                  kBytesOfJobUse, kBytesOfJob));
+}
+
+namespace {
+
+// The oldest uses go of the length of time that has most of them, and of shorter ones as many as
+// are as old: a job goes when none of its uses is left.
+Result<> drop_oldest_jobs(Database& database) {
+  uint32_t fullest = 1;
+  int64_t rows = 0;
+  for (uint32_t tier = 1; tier < kUsageTierCount; ++tier) {
+    const auto count = count_of(database, "job_use", fmt::format("tier={}", tier));
+    if (!count) return std::unexpected(count.error());
+    if (*count < rows) continue;
+    rows = *count;
+    fullest = tier;
   }
-  if (chosen.part == nullptr)
-    return make_error(std::errc::no_space_on_device, "make room in the usage history");
-  if (chosen.packs.empty())
-    return drop_oldest(database, chosen.part->table, "start",
-                       fmt::format("tier={}", chosen.part->tier), chosen.rows / 16);
+  const auto last = database.ask(
+      fmt::format("SELECT start FROM job_use WHERE tier={} ORDER BY start LIMIT 1 OFFSET {}",
+                  fullest, std::max<int64_t>(rows / 16, 1) - 1));
+  if (!last) return std::unexpected(last.error());
+  return database.all_or_nothing([&]() -> Result<> {
+    if (auto gone = database.run(
+            fmt::format("DELETE FROM job_use WHERE tier<={} AND start<={}", fullest, *last)
+                .c_str());
+        !gone)
+      return gone;
+    return drop_unnamed_jobs(database);
+  });
+}
+
+}  // namespace
+
+Result<> make_usage_room(Database& database, uint64_t bytes) {
+  int64_t most = -1;           // by percent of its part
+  std::vector<PackRow> packs;  // of the samples that have most
+  int64_t rows = 0;
+  uint32_t fullest = 0;
+  for (uint32_t tier = 0; tier < kUsageTierCount; ++tier) {
+    const std::string which = fmt::format("tier={}", tier);
+    auto there = packs_of(database, tier);
+    if (!there) return std::unexpected(there.error());
+    const auto count = count_of(database, "samples", which);
+    if (!count) return std::unexpected(count.error());
+    const auto loose = database.ask("SELECT sum(length(data)) FROM samples WHERE " + which);
+    if (!loose) return std::unexpected(loose.error());
+    if (there->empty() && *count < kLeastRows) continue;
+    int64_t all = *loose;
+    for (const PackRow& pack : *there) all += pack.bytes;
+    if (all / kPercentOfSamples[tier] <= most) continue;
+    most = all / kPercentOfSamples[tier];
+    packs = *std::move(there);
+    rows = *count;
+    fullest = tier;
+  }
+  const auto uses = count_of(database, "job_use", "true");
+  if (!uses) return std::unexpected(uses.error());
+  if (*uses >= kLeastRows) {
+    const auto jobs = bytes_of_jobs(database);
+    if (!jobs) return std::unexpected(jobs.error());
+    if (*jobs / kPercentOfJobs > most) return drop_oldest_jobs(database);
+  }
+  if (most < 0) return make_error(std::errc::no_space_on_device, "make room in the usage history");
+  if (packs.empty())
+    return drop_oldest(database, "samples", "start", fmt::format("tier={}", fullest), rows / 16);
   std::vector<int64_t> gone;
   int64_t freed = 0;
-  for (const PackRow& pack : chosen.packs) {
+  for (const PackRow& pack : packs) {
     gone.push_back(pack.id);
     freed += pack.bytes;
     if (freed >= static_cast<int64_t>(bytes)) break;

@@ -35,7 +35,14 @@ Result<> trim_usage(Database& database);
 // Series that no sample has any more go. It reads all samples, which may take seconds.
 Result<> drop_unused_series(Database& database);
 
-// The oldest of what takes most beyond its part of the file goes: about `bytes` of it. Errors:
+// Jobs that nothing names any more go.
+Result<> drop_unnamed_jobs(Database& database);
+
+// What jobs and their use take of the file, about.
+Result<int64_t> bytes_of_jobs(Database& database);
+
+// The oldest of what takes most beyond its part of the file goes: about `bytes` of it if that is
+// samples, and a sixteenth of the uses of jobs otherwise, with the jobs that have no other. Errors:
 // no_space_on_device, nothing is there that could go.
 Result<> make_usage_room(Database& database, uint64_t bytes);
 

@@ -405,6 +405,55 @@ TEST_F(UsageFile, NeverExceedsItsLimit) {
   EXPECT_EQ(all.samples.size(), 40U);
 }
 
+// A hundred thousand jobs of which each has one use of each length.
+class UsageOfShortJobs : public UsageFile {
+ protected:
+  static constexpr int kJobs = 100'000, kJobsOfAWrite = 50;
+  void write_jobs(UsageStore& store, int tenants) {
+    std::mt19937 random(5);
+    int job = 0;
+    for (int i = 0; i < kJobs / kJobsOfAWrite; ++i) {
+      UsageWrite what = write_of(at(i));
+      for (int tenant = 0; tenant < tenants; ++tenant)
+        what.sample.amounts[{.tenant = std::to_string(tenant)}] = {
+            .used_ms = random() % 10'000, .entitled_ms = 200, .waiting_ms = random() % 10'000};
+      for (int n = 0; n < kJobsOfAWrite; ++n, ++job)
+        what.jobs[{.name = "run-" + std::to_string(1'000'000 + job % 7 * 500'000 + job),
+                   .command = "simulate",
+                   .tenant = "lab",
+                   .uid = 1000}] = {.used_ms = 4000, .waiting_ms = 200};
+      const auto written = store.write(what);
+      ASSERT_TRUE(written) << i << ": " << written.error().message();
+    }
+  }
+};
+
+TEST_F(UsageOfShortJobs, TakeWhatTheyAreCountedFor) {
+  auto store = UsageStore::open({.path = options_.path});
+  ASSERT_TRUE(store);
+  write_jobs(*store, 0);
+  EXPECT_GE(ask("SELECT count(*) FROM jobs"), kJobs / 2);
+  auto database = Database::open(options_.path);
+  ASSERT_TRUE(database);
+  const double counted = static_cast<double>(bytes_of_jobs(*database).value_or(0));
+  const auto taken =
+      static_cast<double>(ask("SELECT sum(pgsize) FROM dbstat WHERE name LIKE '%job%'"));
+  EXPECT_NEAR(counted / taken, 1, 0.1) << taken;
+}
+
+TEST_F(UsageOfShortJobs, GoBeforeSamples) {
+  auto store = UsageStore::open({.path = options_.path, .most_bytes = kLeastUsageBytes});
+  ASSERT_TRUE(store);
+  write_jobs(*store, 300);
+  constexpr int kSamples = kJobs / kJobsOfAWrite;
+  EXPECT_EQ(ask("SELECT (SELECT count(*) FROM samples WHERE tier=0) + "
+                "(SELECT ifnull(sum(count),0) FROM packs WHERE tier=0)"),
+            kSamples);
+  EXPECT_GT(ask("SELECT sum(length(data)) FROM packs WHERE tier=0"), kLeastUsageBytes / 4);
+  EXPECT_EQ(ask("SELECT count(*) FROM job_use WHERE job NOT IN (SELECT id FROM jobs)"), 0);
+  EXPECT_GT(ask("SELECT count(*) FROM job_use"), 1000) << "the latest stay";
+}
+
 // Each call stops twice, where it begins and where it ends; where the next one begins, as much is
 // done.
 TEST_F(UsageFile, ADeathAtAnyCallOfTheFirstOpenLeavesAFileThatOpens) {
