@@ -127,6 +127,19 @@ class Handler {
     if (!link) throw Refusal{"usage", fmt::format("there is no process {}", pid), ""};
     return link->id;
   }
+  // Who asks a while after it has seen the process says which one it means: the number may be
+  // another's by now.
+  ProcessId named() const {
+    const ProcessId process = living(pid());
+    const auto at = request_.find("start_ticks");
+    if (at == request_.end()) return process;
+    if (!at->is_number_unsigned())
+      throw Refusal{"usage", "'start_ticks' is the time of a process's start", ""};
+    if (*at != process.start_ticks)
+      throw Refusal{"usage", fmt::format("the process {} that was meant has ended", process.pid),
+                    ""};
+    return process;
+  }
 
   void hello() {
     body_["version"] = kVersion;
@@ -178,7 +191,7 @@ class Handler {
     if (request_.contains("cgroup"))
       value_or_refuse(scope_.tenants.attach_scope(string("cgroup"), string("tenant")));
     else
-      value_or_refuse(scope_.control.attach(living(pid()), string("tenant")));
+      value_or_refuse(scope_.control.attach(named(), string("tenant")));
     answer_.has_changed = true;
   }
 
@@ -189,7 +202,7 @@ class Handler {
       if (!is_frozen) refuse_where_it_stays_frozen(string("tenant"));
       value_or_refuse(scope_.control.set_frozen(string("tenant"), is_frozen));
     } else if (request_.contains("pid")) {
-      const ProcessId process = living(pid());
+      const ProcessId process = named();
       value_or_refuse(scope_.tenants.set_frozen(process, is_frozen));
       body_["on_gpu"] = is_on_gpu(process);
     } else {

@@ -68,6 +68,7 @@ TraceAction trace_action(const Json& json) {
 std::string encode(const Request& request) {
   Json json{{"op", request.op}};
   if (request.pid) json["pid"] = *request.pid;
+  if (request.start_ticks) json["start_ticks"] = *request.start_ticks;
   if (!request.tenant.empty()) json["tenant"] = request.tenant;
   if (!request.cgroup.empty()) json["cgroup"] = request.cgroup;
   if (request.seconds) json["seconds"] = *request.seconds;

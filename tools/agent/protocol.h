@@ -24,6 +24,8 @@ namespace gpushare {
 struct Request {
   std::string op{};
   std::optional<pid_t> pid{};
+  std::optional<uint64_t>
+      start_ticks{};     // of the process meant, beside `pid`; none: whoever has it
   std::string tenant{};  // empty: left out
   std::string cgroup{};  // of `attach`, in place of pid; empty: left out
   std::vector<std::pair<std::string, std::string>> settings{};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/control/handler.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -404,6 +405,25 @@ TEST_F(ControlHandlerTest, AProcessMayBeFrozenBeforeItComesToAGpu) {
   EXPECT_EQ(ask(R"({"op":"thaw","pid":100})")["on_gpu"], true);
   rig_.processes.dead[4711] = true;
   EXPECT_EQ(ask(R"({"op":"freeze","pid":4711})")["code"], "usage");
+}
+
+TEST_F(ControlHandlerTest, AProcessThatHasTheNumberOfTheOneMeantIsLeftAlone) {
+  rig_.start();
+  rig_.add_busy("a", {});
+  rig_.run_for(100ms);
+  const ProcessId process = rig_.programs[0]->process;
+  const auto freeze = [&](const std::string& start_ticks) {
+    return ask(
+        fmt::format(R"({{"op":"freeze","pid":{},"start_ticks":{}}})", process.pid, start_ticks));
+  };
+  for (const std::string& wrong : {std::to_string(process.start_ticks + 1), std::string("\"1\"")}) {
+    EXPECT_EQ(freeze(wrong)["code"], "usage") << wrong;
+    rig_.run_for(100ms);
+    EXPECT_NE(rig_.record(*rig_.programs[0]).state, ProcessState::kFrozenUser);
+  }
+  EXPECT_EQ(freeze(std::to_string(process.start_ticks))["ok"], true);
+  rig_.run_for(100ms);
+  EXPECT_EQ(rig_.record(*rig_.programs[0]).state, ProcessState::kFrozenUser);
 }
 
 TEST_F(ControlHandlerTest, ForgetsWhatWasSetAtRunTime) {

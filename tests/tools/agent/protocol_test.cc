@@ -13,6 +13,8 @@ TEST(Protocol, RequestsHaveOnlyWhatWasSet) {
   EXPECT_EQ(encode({.op = "hello"}), "{\"op\":\"hello\"}\n");
   EXPECT_EQ(encode({.op = "attach", .pid = 7, .tenant = "a"}),
             "{\"op\":\"attach\",\"pid\":7,\"tenant\":\"a\"}\n");
+  EXPECT_EQ(encode({.op = "freeze", .pid = 7, .start_ticks = 9}),
+            "{\"op\":\"freeze\",\"pid\":7,\"start_ticks\":9}\n");
   EXPECT_EQ(encode({.op = "set",
                     .tenant = "a",
                     .settings = {{"weight", "3"}, {"max", "1 2"}},

@@ -112,6 +112,9 @@ TEST_F(TopModelTest, FiltersByWhatIsShown) {
 }
 
 TEST_F(TopModelTest, FreezesOnlyAfterSayingWhat) {
+  Status status = fake_status({.gpus = 2, .processes = 7});
+  status.snapshot.processes[2].record.start_ticks = 77;
+  model.update(status, kNow);
   choose(4002);
   EXPECT_TRUE(press('f').deed.is_empty());
   EXPECT_EQ(model.mode(), TopModel::Mode::kConfirm);
@@ -122,6 +125,7 @@ TEST_F(TopModelTest, FreezesOnlyAfterSayingWhat) {
   ASSERT_EQ(effect.deed.requests.size(), 1u);
   EXPECT_EQ(effect.deed.requests.front().op, "freeze");
   EXPECT_EQ(effect.deed.requests.front().pid, 4002);
+  EXPECT_EQ(effect.deed.requests.front().start_ticks, 77U) << "none that has its number later";
   model.report_done({});
   EXPECT_NE(model.message().find("done"), std::string::npos);
 }

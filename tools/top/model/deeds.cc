@@ -88,7 +88,7 @@ Deed freeze_deed(const Target& target, const char* op) {
     return deed;
   }
   for (const ProcessId& process : target.processes)
-    deed.requests.push_back({.op = op, .pid = process.pid});
+    deed.requests.push_back({.op = op, .pid = process.pid, .start_ticks = process.start_ticks});
   return deed;
 }
 
