@@ -5,7 +5,11 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
+#include <list>
+#include <map>
 #include <utility>
+
+#include "shmctl/base/clock.h"
 
 namespace gpushare {
 namespace {
@@ -20,57 +24,139 @@ constexpr const char* kStep = "listen for scrapes";
 constexpr auto kPatience = std::chrono::seconds(10);
 constexpr auto kAfterFailure = std::chrono::milliseconds(200);
 constexpr uint32_t kLongestHead = 16 << 10;
+constexpr Nanos kSamePage = std::chrono::seconds(1);
+// The system would let a client that reads slowly hold megabytes of it.
+constexpr int kSendBuffer = 256 << 10;
 
-using Answer = http::response<http::string_body>;
+using SharedPage = std::shared_ptr<const HttpServer::Page>;
+using Head = http::response<http::span_body<const char>>;
 
-Answer answer_to(const http::request<http::empty_body>& request, const HttpServer::Pages& pages) {
-  const auto of = [&](http::status status, const std::string& type, std::string body) {
-    Answer answer(status, request.version());
-    answer.set(http::field::content_type, type);
-    answer.set("X-Content-Type-Options", "nosniff");
-    answer.keep_alive(request.keep_alive());
-    answer.content_length(body.size());
-    if (request.method() != http::verb::head) answer.body() = std::move(body);
+// The head names a part of the page, which lives beside it.
+struct Answer {
+  SharedPage page{};
+  Head head{};
+};
+
+// `page_at` gives the page of a path, or nullptr.
+Answer answer_to(const http::request<http::empty_body>& request, const auto& page_at) {
+  const auto with = [&](http::status status, SharedPage page) {
+    Answer answer{.page = std::move(page), .head = Head(status, request.version())};
+    const std::string& body = answer.page->body;
+    answer.head.set(http::field::content_type, answer.page->type);
+    answer.head.set("X-Content-Type-Options", "nosniff");
+    answer.head.keep_alive(request.keep_alive());
+    answer.head.content_length(body.size());
+    if (request.method() != http::verb::head) answer.head.body() = {body.data(), body.size()};
     return answer;
+  };
+  const auto of = [&](http::status status, const char* type, const char* body) {
+    return with(status, std::make_shared<HttpServer::Page>(HttpServer::Page{type, body}));
   };
   constexpr const char* kPlain = "text/plain; charset=utf-8";
   if (request.method() != http::verb::get && request.method() != http::verb::head) {
     Answer refused = of(http::status::method_not_allowed, kPlain, "GET or HEAD only\n");
-    refused.set(http::field::allow, "GET, HEAD");
+    refused.head.set(http::field::allow, "GET, HEAD");
     return refused;
   }
   const std::string target(request.target());
-  auto page = pages(target.substr(0, target.find('?')));
+  SharedPage page = page_at(target.substr(0, target.find('?')));
   if (!page) return of(http::status::not_found, kPlain, "there is no such page\n");
-  return of(http::status::ok, std::move(page->type), std::move(page->body));
+  return with(http::status::ok, std::move(page));
 }
 
+}  // namespace
+
+struct HttpServer::Impl : std::enable_shared_from_this<Impl> {
+  class Session;
+
+  Impl(asio::io_context& loop, Pages served)
+      : acceptor(loop), pause(loop), pages(std::move(served)) {}
+
+  void accept() {
+    if (next || is_accepting || !acceptor.is_open()) return;
+    is_accepting = true;
+    acceptor.async_accept([self = shared_from_this()](error_code failure, tcp::socket socket) {
+      self->is_accepting = false;
+      if (failure == asio::error::operation_aborted) return;
+      if (failure) return self->accept_later();
+      self->next.emplace(std::move(socket));
+      self->admit();
+    });
+  }
+  // For example when there are no descriptors left: without a pause that would spin.
+  void accept_later() {
+    pause.expires_after(kAfterFailure);
+    pause.async_wait([self = shared_from_this()](error_code failure) {
+      if (!failure) self->accept();
+    });
+  }
+  void admit();  // the next client, if there is a place for it
+
+  // One that is sent to somebody else at this time is not made a second time, so that clients that
+  // do not read hold few of them.
+  SharedPage page_at(const std::string& path) {
+    const Time now = MonotonicClock().now();
+    if (const auto made = sent.find(path); made != sent.end() && now - made->second.at < kSamePage)
+      if (SharedPage page = made->second.page.lock()) return page;
+    auto page = pages(path);
+    if (!page) return nullptr;
+    const auto whole = std::make_shared<const HttpServer::Page>(*std::move(page));
+    sent[path] = {whole, now};
+    return whole;
+  }
+  struct Sent {
+    std::weak_ptr<const HttpServer::Page> page;
+    Time at{};
+  };
+
+  tcp::acceptor acceptor;
+  asio::steady_timer pause;
+  const Pages pages;
+  std::map<std::string, Sent> sent;  // of those that there are
+  size_t clients = 0;
+  std::list<Session*> idle;         // no request of theirs has come; the first for the longest
+  std::optional<tcp::socket> next;  // waits for a place
+  bool is_accepting = false;
+};
+
 // One connection. It lives for as long as one of its operations is under way.
-class Session : public std::enable_shared_from_this<Session> {
+class HttpServer::Impl::Session : public std::enable_shared_from_this<Session> {
  public:
-  Session(tcp::socket socket, const HttpServer::Pages& pages, std::function<void()> when_over)
-      : stream_(std::move(socket)), pages_(pages), when_over_(std::move(when_over)) {}
-  ~Session() { when_over_(); }
+  Session(tcp::socket socket, std::shared_ptr<Impl> server)
+      : stream_(std::move(socket)), server_(std::move(server)) {
+    error_code ignored;
+    (void)stream_.socket().set_option(asio::socket_base::send_buffer_size(kSendBuffer), ignored);
+    ++server_->clients;
+  }
+  ~Session() {
+    --server_->clients;
+    server_->admit();
+  }
 
   void read() {
     parser_.emplace();
     parser_->header_limit(kLongestHead);
     parser_->body_limit(0);
     stream_.expires_after(kPatience);
+    server_->idle.push_back(this);
     http::async_read(stream_, buffer_, *parser_,
                      [self = shared_from_this()](error_code failure, std::size_t) {
+                       std::erase(self->server_->idle, self.get());
                        if (!failure) self->answer();
                      });
+    server_->admit();
   }
+  // The operation that is under way fails.
+  void stop() { stream_.close(); }
 
  private:
   void answer() {
-    answer_ = answer_to(parser_->get(), pages_);
+    answer_ = answer_to(parser_->get(), [&](const auto& path) { return server_->page_at(path); });
     stream_.expires_after(kPatience);
-    http::async_write(stream_, answer_,
+    http::async_write(stream_, answer_.head,
                       [self = shared_from_this()](error_code failure, std::size_t) {
                         if (failure) return;
-                        if (self->answer_.need_eof()) return self->close();
+                        if (self->answer_.head.need_eof()) return self->close();
                         self->answer_ = {};
                         self->read();
                       });
@@ -81,48 +167,25 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   beast::tcp_stream stream_;
-  const HttpServer::Pages& pages_;
-  const std::function<void()> when_over_;
+  const std::shared_ptr<Impl> server_;
   beast::flat_buffer buffer_{kLongestHead};
   std::optional<http::request_parser<http::empty_body>> parser_;
   Answer answer_;
 };
 
-}  // namespace
-
-struct HttpServer::Impl : std::enable_shared_from_this<Impl> {
-  Impl(asio::io_context& loop, Pages served)
-      : acceptor(loop), pause(loop), pages(std::move(served)) {}
-
-  void accept() {
-    if (clients >= kMostClients || is_accepting || !acceptor.is_open()) return;
-    is_accepting = true;
-    acceptor.async_accept([self = shared_from_this()](error_code failure, tcp::socket socket) {
-      self->is_accepting = false;
-      if (failure == asio::error::operation_aborted) return;
-      if (failure) return self->accept_later();
-      ++self->clients;
-      std::make_shared<Session>(std::move(socket), self->pages, [self] {
-        --self->clients;
-        self->accept();
-      })->read();
-      self->accept();
-    });
+// The one that has been idle for the longest makes room.
+void HttpServer::Impl::admit() {
+  if (!next || !acceptor.is_open()) return;
+  if (clients >= kMostClients) {
+    if (idle.empty()) return;
+    Session* const longest = idle.front();
+    idle.pop_front();
+    longest->stop();
   }
-  // For example when there are no descriptors left: without a pause that would spin.
-  void accept_later() {
-    pause.expires_after(kAfterFailure);
-    pause.async_wait([self = shared_from_this()](error_code failure) {
-      if (!failure) self->accept();
-    });
-  }
-
-  tcp::acceptor acceptor;
-  asio::steady_timer pause;
-  const Pages pages;
-  size_t clients = 0;
-  bool is_accepting = false;
-};
+  auto session = std::make_shared<Session>(*std::exchange(next, std::nullopt), shared_from_this());
+  session->read();
+  accept();
+}
 
 Result<std::unique_ptr<HttpServer>> HttpServer::listen(asio::io_context& loop,
                                                        const std::string& address, uint16_t port,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // HttpServer: answers GET and HEAD of a few paths, on the caller's event loop and thread, by
 // Boost.Beast. It is for scrapers: a request has no body, and a client that is slow, or sends what
-// is no request, loses its connection after 10 s. It serves at most kMostClients at once; others
-// wait in the system's queue.
+// is no request, loses its connection after 10 s. It serves at most kMostClients at once. When one
+// more comes, the one from which no request has come for the longest loses its connection; where
+// all are being answered, the others wait in the system's queue.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -24,7 +25,8 @@ class HttpServer {
     std::string type;  // "text/plain; charset=utf-8"
     std::string body;
   };
-  // What a path holds; nullopt: there is no such page. Called once for each request.
+  // What a path holds; nullopt: there is no such page. Called once for each request, unless the
+  // page that it last gave is younger than a second and still on its way to a client.
   using Pages = std::function<std::optional<Page>(std::string_view path)>;
 
   // `address`: a number, of version 4 or 6; `port` 0 takes a free one. Errors: invalid_argument
