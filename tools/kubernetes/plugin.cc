@@ -17,9 +17,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Nanos kTurn = 200ms;       // how often the kubelet's socket is looked at
-constexpr Nanos kHello = 500ms;      // how often the agent is asked whether it is the same
-constexpr Nanos kLookAtGpus = 2s;    // and at tenants
+constexpr Nanos kTurn = 200ms;     // how often the kubelet's socket is looked at
+constexpr Nanos kHello = 500ms;    // how often the agent is asked whether it is the same
+constexpr Nanos kLookAtGpus = 2s;  // and at tenants
+constexpr Nanos kLookAtDevices = 2s;
 constexpr Nanos kAgentMissed = 30s;  // after which no new pods are to come here
 constexpr auto kTenantPatience = 3s;
 constexpr const char* kContainerRun = "/run/gpushare";
@@ -71,6 +72,7 @@ void Plugin::run(Wait& wait) {
   uint64_t seen = 0;
   while (wait.until(MonotonicClock().now())) {
     follow_agent();
+    look_at_devices();
     tell_agent();
     look_at_gpus();
     follow_kubelet();
@@ -162,6 +164,26 @@ bool Plugin::has_tenant(const std::string& name) {
   const auto status = status_.read_plane();
   const std::vector<std::string> names = status ? tenants_of(status->snapshot) : std::vector{name};
   return std::ranges::find(names, name) != names.end();
+}
+
+// Of pods that ran before the plugin did. Of others await_tenant() learns it, and says when that
+// cannot be asked.
+void Plugin::look_at_devices() {
+  const Time now = MonotonicClock().now();
+  if (now < next_devices_) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!tenants_.has_unplaced()) return;
+  }
+  next_devices_ = now + kLookAtDevices;
+  const auto devices = list_pod_devices(pod_resources());
+  if (!devices) return;
+  const std::lock_guard lock(mutex_);
+  tenants_.see_devices(*devices);
+}
+
+std::string Plugin::pod_resources() const {
+  return options_.kubelet + "/pod-resources/kubelet.sock";
 }
 
 void Plugin::look_at_gpus() {
@@ -307,10 +329,16 @@ Result<Allocation> Plugin::allocate_shares(const Ids& ids) const {
 // A container starts when its pod's tenant is there, so that no work of it is ever in another one.
 Result<> Plugin::await_tenant(const Ids& ids) {
   const std::set<std::string> wanted(ids.begin(), ids.end());
-  const auto devices = list_pod_devices(options_.kubelet + "/pod-resources/kubelet.sock");
+  const auto devices = list_pod_devices(pod_resources());
   std::string trouble =
       devices ? "the kubelet names no pod of these devices" : devices.error().message();
   if (devices) {
+    {
+      const std::lock_guard lock(mutex_);
+      tenants_.see_devices(*devices);
+      ++pods_changes_;
+      changed_.notify_all();
+    }
     for (const ContainerDevices& container : *devices) {
       const bool is_it = container.resource == kShareResource &&
                          std::ranges::any_of(container.ids, [&](const std::string& id) {

@@ -49,12 +49,14 @@ class Plugin {
   void follow_agent();
   void tell_agent();
   void follow_kubelet();
+  void look_at_devices();
   void look_at_gpus();
   void name_pods();
   Resource share_resource();
   Resource memory_resource();
   Result<Allocation> allocate_shares(const Ids& ids) const;
   Result<> await_tenant(const Ids& ids);
+  std::string pod_resources() const;  // the kubelet's socket
   bool has_tenant(const std::string& name);
   void say_once(std::string& last, const std::string& text) const;
 
@@ -70,7 +72,7 @@ class Plugin {
 
   std::optional<Client> agent_;
   pid_t agent_pid_ = 0;
-  Time agent_seen_{}, next_hello_{}, next_gpus_{};
+  Time agent_seen_{}, next_hello_{}, next_gpus_{}, next_devices_{};
   std::pair<uint64_t, int64_t> kubelet_{};  // inode and time of its socket; zero: not registered
   std::vector<std::unique_ptr<ResourceServer>> servers_;
   PodNames named_;  // what was written last

@@ -26,6 +26,9 @@ struct Pod {
   // Limits of all containers together, or of the init container that wants more; by resource, in
   // units of the resource. What is no whole number is left out.
   std::map<std::string, uint64_t, std::less<>> limits;
+  // Of gpushare.io/share, where the kubelet has said which GPUs its containers have: of the GPU of
+  // which it has most. The API server does not know.
+  std::optional<uint64_t> most_shares_of_a_gpu;
   std::map<std::string, std::string> containers;  // 64 hexadecimal digits: name
 
   std::string full_name() const { return name_space + "/" + name; }

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "tools/kubernetes/devices.h"
+
 namespace gpushare {
 namespace {
 
@@ -34,7 +36,11 @@ void PodTenants::change(const Pod& pod) {
              fmt::format("annotation kubernetes.io/config.mirror: another pod has '{}' too, and "
                          "neither is believed",
                          pod.uid));
-  auto wanted = wanted_of(pod, rules_);
+  Pod placed = pod;
+  if (const auto most = most_shares_of_a_gpu_.find(pod.object_uid);
+      most != most_shares_of_a_gpu_.end())
+    placed.most_shares_of_a_gpu = most->second;
+  auto wanted = wanted_of(placed, rules_);
   if (!wanted) {
     forget_tenant(pod.object_uid);
     return;
@@ -94,7 +100,45 @@ void PodTenants::forget_tenant(const std::string& uid) {
   tenants_.erase(tenant);
 }
 
+// What does not sum up to what was counted is of two pods of one name, or not all of it is given.
+void PodTenants::see_devices(const std::vector<ContainerDevices>& all) {
+  std::map<std::string, std::map<std::string, uint64_t>> shares;  // by pod and GPU
+  for (const ContainerDevices& container : all)
+    if (container.resource == kShareResource)
+      for (const std::string& id : container.ids)
+        ++shares[container.name_space + "/" + container.pod][gpu_of(id)];
+  std::vector<Pod> changed;
+  for (const auto& [uid, tenant] : tenants_) {
+    const auto given = shares.find(tenant.pod.full_name());
+    if (given == shares.end()) continue;
+    uint64_t sum = 0, most = 0;
+    for (const auto& [gpu, count] : given->second) {
+      sum += count;
+      most = std::max(most, count);
+    }
+    if (sum == tenant.pod.limit(kShareResource)) {
+      const auto known = most_shares_of_a_gpu_.find(uid);
+      if (known != most_shares_of_a_gpu_.end() && known->second == most) continue;
+      most_shares_of_a_gpu_[uid] = most;
+      changed.push_back(tenant.pod);
+    } else if (given->second.size() > 1 && !tenant.pod.containers.empty()) {
+      complain(tenant.pod,
+               fmt::format("it has {} shares of several GPUs in place of {}, all of which weigh on "
+                           "each of them",
+                           sum, tenant.pod.limit(kShareResource).value_or(0)));
+    }
+  }
+  for (const Pod& pod : changed) change(pod);
+}
+
+bool PodTenants::has_unplaced() const {
+  return std::ranges::any_of(tenants_, [&](const auto& entry) {
+    return entry.second.pod.limit(kShareResource) && !most_shares_of_a_gpu_.contains(entry.first);
+  });
+}
+
 void PodTenants::remove(const Pod& pod) {
+  most_shares_of_a_gpu_.erase(pod.object_uid);
   pods_.erase(pod.object_uid);
   forget_tenant(pod.object_uid);
   std::erase_if(complained_, [&](const std::string& complaint) {

@@ -14,6 +14,7 @@
 #include "tools/agent/protocol.h"
 #include "tools/exporter/pod_names.h"
 #include "tools/kubernetes/cgroup.h"
+#include "tools/kubernetes/kubelet.h"
 #include "tools/kubernetes/wanted.h"
 
 namespace gpushare {
@@ -37,6 +38,10 @@ class PodTenants {
   void replace(const std::vector<Pod>& pods);
   void change(const Pod& pod);
   void remove(const Pod& pod);
+  // Which devices containers have, by the kubelet's word: a pod weighs on each of its GPUs what it
+  // has of the one of which it has most. Before it is known it weighs what it has in all.
+  void see_devices(const std::vector<ContainerDevices>& all);
+  bool has_unplaced() const;  // a pod with shares of which that is not known
 
   // A request, and the tenant for which it is.
   struct Step {
@@ -93,9 +98,10 @@ class PodTenants {
   ShareRules rules_;
   CgroupDriver driver_;
   std::string cgroup_root_;
-  std::map<std::string, Pod> pods_;           // by the object's UID
-  std::map<std::string, PodTenant> tenants_;  // of those that ask for something
-  std::map<std::string, Told> told_;          // by tenant
+  std::map<std::string, Pod> pods_;                       // by the object's UID
+  std::map<std::string, PodTenant> tenants_;              // of those that ask for something
+  std::map<std::string, uint64_t> most_shares_of_a_gpu_;  // by the object's UID
+  std::map<std::string, Told> told_;                      // by tenant
   std::set<std::string, std::less<>> present_;
   std::map<StepName, Refusal> refused_;
   std::set<std::string> complained_;

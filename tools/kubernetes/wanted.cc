@@ -92,7 +92,8 @@ class Reader {
 // What was counted for the pod, in shares of each of its GPUs.
 std::optional<double> counted_shares(const Pod& pod, const ShareRules& rules) {
   if (const auto shares = pod.limit(kShareResource))
-    return static_cast<double>(std::min<uint64_t>(*shares, rules.shares));
+    return static_cast<double>(
+        std::min<uint64_t>(pod.most_shares_of_a_gpu.value_or(*shares), rules.shares));
   if (const auto percent = pod.limit("nvidia.com/gpucores"))
     return static_cast<double>(std::min<uint64_t>(*percent, 100)) / 100 * rules.shares;
   return std::nullopt;

@@ -60,6 +60,38 @@ TEST_F(PodTenantsTest, APodOfTheSameNameIsAnotherTenant) {
             (Told{"remove k8s-lab.a.1", "set k8s-lab.a.2", "attach k8s-lab.a.2/kubepods/pod2"}));
 }
 
+// One of two containers on another GPU than the other.
+TEST_F(PodTenantsTest, APodWeighsWhatItHasOfOneGpu) {
+  const auto weight = [&] { return tenants_.tenants().at("1").wanted.settings.front().second; };
+  const auto has = [](const std::string& container, std::vector<std::string> ids) {
+    return ContainerDevices{"lab", "a", container, "gpushare.io/share", std::move(ids)};
+  };
+  Pod both = pod("a", "1", 5);
+  tenants_.replace({both});
+  EXPECT_EQ(weight(), "50") << "it is not known where they are";
+  tenants_.see_devices({has("x", {"GPU-1.0", "GPU-1.1", "GPU-1.2"})});
+  EXPECT_EQ(weight(), "50") << "the other container has none yet";
+  EXPECT_TRUE(tenants_.has_unplaced());
+  tenants_.see_devices({has("x", {"GPU-1.0", "GPU-1.1", "GPU-1.2"}),
+                        has("y", {"GPU-2.0", "GPU-2.1"}),
+                        {"lab", "b", "x", "gpushare.io/share", {"GPU-2.4"}},
+                        {"lab", "a", "x", "gpushare.io/memory", {"GPU-1.0", "GPU-1.1"}}});
+  EXPECT_EQ(weight(), "30");
+  EXPECT_FALSE(tenants_.has_unplaced());
+  EXPECT_TRUE(tenants_.take_complaints().empty());
+  tenants_.change(both);
+  EXPECT_EQ(weight(), "30") << "what the API server says later does not change that";
+
+  tenants_.remove(both);
+  both.containers = {{"id", "x"}};
+  tenants_.change(both);
+  EXPECT_TRUE(tenants_.has_unplaced()) << "another may have its name";
+  for (int i = 0; i < 2; ++i)
+    tenants_.see_devices({has("x", {"GPU-1.0", "GPU-1.1"}), has("y", {"GPU-2.0"})});
+  EXPECT_EQ(weight(), "50");
+  EXPECT_EQ(tenants_.take_complaints().size(), 1U) << "it does not sum up";
+}
+
 class BelowTest : public PodTenantsTest {
  protected:
   BelowTest() {
