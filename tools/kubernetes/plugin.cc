@@ -52,23 +52,27 @@ void Plugin::run(Wait& wait) {
     ++pods_changes_;
     changed_.notify_all();
   };
-  PodWatch watch(options_.api_server,
-                 {.listed =
-                      [&](const PodList& list) {
-                        note([&] {
-                          tenants_.replace(list.pods);
-                          has_pods_ = true;
-                          api_trouble_.clear();
-                        });
-                      },
-                  .changed =
-                      [&](const PodEvent& event) {
-                        note([&] {
-                          event.kind == PodEvent::Kind::kDeleted ? tenants_.remove(event.pod)
-                                                                 : tenants_.change(event.pod);
-                        });
-                      },
-                  .failed = [&](const Error& error) { say_once(api_trouble_, error.message()); }});
+  const auto failed = [&](const Error& error) {
+    note([&] { tenants_.lose_sight(); });
+    say_once(api_trouble_, error.message());
+  };
+  PodWatch watch(options_.api_server, {.listed =
+                                           [&](const PodList& list) {
+                                             note([&] {
+                                               tenants_.replace(list.pods);
+                                               has_pods_ = true;
+                                               api_trouble_.clear();
+                                             });
+                                           },
+                                       .changed =
+                                           [&](const PodEvent& event) {
+                                             note([&] {
+                                               event.kind == PodEvent::Kind::kDeleted
+                                                   ? tenants_.remove(event.pod)
+                                                   : tenants_.change(event.pod);
+                                             });
+                                           },
+                                       .failed = failed});
   uint64_t seen = 0;
   while (wait.until(MonotonicClock().now())) {
     follow_agent();
@@ -347,11 +351,16 @@ Result<> Plugin::await_tenant(const Ids& ids) {
       if (!is_it) continue;
       std::unique_lock lock(mutex_);
       const auto is_settled = [&] {
-        return is_agent_there_ && tenants_.is_settled(container.name_space, container.pod);
+        if (!is_agent_there_) return false;
+        return options_.is_agent_required
+                   ? tenants_.is_surely_settled(container.name_space, container.pod)
+                   : tenants_.is_settled(container.name_space, container.pod);
       };
       if (changed_.wait_for(lock, kTenantPatience, is_settled)) return {};
       trouble = fmt::format("{}/{} has no tenant yet: {}", container.name_space, container.pod,
                             !is_agent_there_ ? "no agent answers"
+                            : options_.is_agent_required && !tenants_.is_in_sight()
+                                ? "the API server does not answer"
                             : tenants_.is_known(container.name_space, container.pod)
                                 ? "the agent has refused it"
                                 : "the API server does not show the pod");

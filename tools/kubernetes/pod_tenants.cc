@@ -19,6 +19,7 @@ std::vector<std::string> sorted(std::vector<std::string> all) {
 }  // namespace
 
 void PodTenants::replace(const std::vector<Pod>& pods) {
+  is_in_sight_ = true;
   std::set<std::string> present;
   for (const Pod& pod : pods) present.insert(pod.object_uid);
   std::vector<Pod> gone;

@@ -38,6 +38,8 @@ class PodTenants {
   void replace(const std::vector<Pod>& pods);
   void change(const Pod& pod);
   void remove(const Pod& pod);
+  // Pods may come and go unseen from now on, until replace().
+  void lose_sight() { is_in_sight_ = false; }
   // Which devices containers have, by the kubelet's word: a pod weighs on each of its GPUs what it
   // has of the one of which it has most. Before it is known it weighs what it has in all.
   void see_devices(const std::vector<ContainerDevices>& all);
@@ -63,6 +65,11 @@ class PodTenants {
 
   // Whether the agent was told all of this pod; a pod that asks for nothing is settled.
   bool is_settled(const std::string& name_space, const std::string& name) const;
+  // The same, and no other pod of this name can have come unseen.
+  bool is_surely_settled(const std::string& name_space, const std::string& name) const {
+    return is_in_sight_ && is_settled(name_space, name);
+  }
+  bool is_in_sight() const { return is_in_sight_; }
   bool is_known(const std::string& name_space, const std::string& name) const;
   const std::map<std::string, PodTenant>& tenants() const { return tenants_; }  // by UID
   // What the pods and their containers are called, all of the node's, by their cgroups' UIDs.
@@ -95,6 +102,7 @@ class PodTenants {
   std::vector<std::string> cgroups_of(const Pod& pod) const;
   void forget_tenant(const std::string& uid);  // of the pod's object
 
+  bool is_in_sight_ = false;
   ShareRules rules_;
   CgroupDriver driver_;
   std::string cgroup_root_;

@@ -60,6 +60,20 @@ TEST_F(PodTenantsTest, APodOfTheSameNameIsAnotherTenant) {
             (Told{"remove k8s-lab.a.1", "set k8s-lab.a.2", "attach k8s-lab.a.2/kubepods/pod2"}));
 }
 
+// As of a StatefulSet: while the API server cannot be heard the one that is known may be gone, and
+// its name another's.
+TEST_F(PodTenantsTest, NothingIsSurelySettledOutOfSight) {
+  tenants_.replace({pod("a", "1", 5)});
+  tell();
+  EXPECT_TRUE(tenants_.is_surely_settled("lab", "a"));
+  tenants_.lose_sight();
+  EXPECT_FALSE(tenants_.is_surely_settled("lab", "a"));
+  tenants_.replace({pod("a", "2", 5)});
+  EXPECT_FALSE(tenants_.is_surely_settled("lab", "a")) << "it is another one";
+  tell();
+  EXPECT_TRUE(tenants_.is_surely_settled("lab", "a"));
+}
+
 // One of two containers on another GPU than the other.
 TEST_F(PodTenantsTest, APodWeighsWhatItHasOfOneGpu) {
   const auto weight = [&] { return tenants_.tenants().at("1").wanted.settings.front().second; };
