@@ -145,7 +145,7 @@ CUresult launch_configured(CUresult (*driver)(const CUlaunchConfig*, Rest...),
   const CUresult result = run(use.physical());
   if (!is_too_large(result)) return result;
   if (is_cooperative_too_large(result)) note_refused(grid, use.stream()->device->gpu);
-  return use.at_home(run);
+  return use.at_home(run, result);
 }
 
 // Up to call_untold(), each of these must compile to a tail call with no earlier call, so that the
@@ -275,7 +275,7 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
       if (kind == Kind::kLaunch && is_too_large(result) && use.is_away()) {
         if (is_cooperative_too_large(result))
           note_refused(grid_of(arguments...), use.stream()->device->gpu);
-        return use.at_home(run);
+        return use.at_home(run, result);
       }
       return result;
     } else {

@@ -107,9 +107,9 @@ bool Streams::has_ended(Stream& stream) {
   return captures_.load(std::memory_order_relaxed) == 0 && is_at_rest(stream);
 }
 
-void Streams::home_waits(Stream& stream) {
+bool Streams::home_waits(Stream& stream) {
   const KeepErrno errno_of_the_program;
-  chain(stream, stream.physical(), stream.at[0].load(std::memory_order_relaxed));
+  return chain(stream, stream.physical(), stream.at[0].load(std::memory_order_relaxed));
 }
 
 void Streams::waits_for_home(Stream& stream) {

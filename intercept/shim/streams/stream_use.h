@@ -44,13 +44,15 @@ class StreamUse {
   Stream* stream() const { return stream_; }  // null: one that the shim leaves alone
   bool is_away() const { return is_held_ && physical_ != handle_; }
 
-  // Runs `call` with the stream's home, in order with the work at its place.
+  // Runs `call` with the stream's home, in order with the work at its place. `refusal`: what the
+  // driver has answered to it there, which the program gets if there can be no such order. In a
+  // capture home joins that; it cannot where the refusal has made the capture invalid.
   template <class Call>
-  CUresult at_home(const Call& call) {
+  CUresult at_home(const Call& call, CUresult refusal = CUDA_SUCCESS) {
     if (!is_away()) return call(handle_);
     Streams& all = *Streams::get();
+    if (!all.home_waits(*stream_) && refusal != CUDA_SUCCESS) return refusal;
     if (is_launch_) all.count_at_home(*stream_->device);
-    all.home_waits(*stream_);
     const CUresult result = call(handle_);
     all.waits_for_home(*stream_);
     return result;

@@ -162,7 +162,8 @@ class Streams {
 
   // False: it is a query, and something that comes before the legacy stream's work has not ended.
   bool order_with_legacy(Stream& stream, Use use);
-  void home_waits(Stream& stream);      // what is put in line at home later runs after its work
+  // What is put in line at home later runs after its work. False: the driver has refused that.
+  bool home_waits(Stream& stream);
   void waits_for_home(Stream& stream);  // and the other way round
 
   // --- captures.cc ---

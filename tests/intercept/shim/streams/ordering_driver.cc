@@ -7,6 +7,7 @@ namespace gpushare::shim {
 
 std::unique_ptr<FakeGpu> the_gpu;
 std::function<void()> other_threads;
+CUresult record_answer = CUDA_SUCCESS;
 int driver_version = kNewestKnown;
 const CUcontext kContext = reinterpret_cast<CUcontext>(uintptr_t{0x500});
 CUcontext current_context = kContext;
@@ -39,6 +40,7 @@ constinit const Driver kDriver{
         [](CUevent event) { return the_gpu->is_done(event) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; },
     .cuEventRecord =
         [](CUevent event, CUstream stream) {
+          if (record_answer != CUDA_SUCCESS) return record_answer;
           meanwhile();
           the_gpu->record(event, stream);
           meanwhile();

@@ -175,6 +175,8 @@ class FakeGpu {
 extern std::unique_ptr<FakeGpu> the_gpu;
 // What other threads do between two calls that the shim makes to the driver; empty: nothing.
 extern std::function<void()> other_threads;
+// What it answers when an event is to be recorded, as in a capture that is invalid.
+extern CUresult record_answer;
 // What it says of itself.
 extern int driver_version;
 // The primary context of the one device, and the one that is current in all threads.

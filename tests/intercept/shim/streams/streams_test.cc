@@ -272,6 +272,29 @@ TEST_F(StreamsTest, AStreamThatJoinsACaptureIsWhereItIs) {
   EXPECT_EQ(broken(), std::vector<std::string>{});
 }
 
+// A kernel that is too large for the partition. It would run at once, beside the graph.
+TEST_F(StreamsTest, WhatIsRefusedInACaptureThatIsInvalidRunsNowhere) {
+  const CUstream stream = new_stream(false);
+  visit(kSets, {{stream}});
+  StreamUse use(stream, Flavor::kLegacy, Use::kLaunch);
+  ASSERT_TRUE(use.is_away());
+  int launches = 0;
+  const auto launch_there = [&](CUstream there) {
+    EXPECT_EQ(there, stream);
+    ++launches;
+    return CUDA_SUCCESS;
+  };
+  record_answer = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  EXPECT_EQ(use.at_home(launch_there, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES),
+            CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+  record_answer = CUDA_SUCCESS;
+  EXPECT_EQ(launches, 0);
+  EXPECT_EQ(slot_->home_launches[0], 0u);
+  EXPECT_EQ(use.at_home(launch_there, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES), CUDA_SUCCESS)
+      << "in a capture that goes on home joins it";
+  EXPECT_EQ(launches, 1);
+}
+
 // Only the partitions where it captures are kept for its graphs, not each in which some stream is.
 TEST_F(StreamsTest, AProgramThatCapturesGoesOnFollowing) {
   const CUstream captures = new_stream(false), joins = new_stream(false);
