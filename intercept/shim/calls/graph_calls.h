@@ -192,6 +192,13 @@ class GraphUse {
     exec_->at = at_before_;
     return result;
   }
+  // The driver has refused it as too large for the partition. Returns true if that was a copy; then
+  // the original is to be launched instead, from now on.
+  bool stays(const StreamUse& use) {
+    if (exec_ == nullptr || physical_ == exec_->original) return false;
+    physical_ = Graphs::get()->stay(*exec_, *use.stream(), use.physical());
+    return true;
+  }
   // Returns true if it must not be put into the stream of a partition: kernels of it are at home,
   // or not known. A graph within a graph there is sometimes not waited for by the stream (H200,
   // driver 580.159.04; a scene of tests/conformance).
@@ -226,12 +233,16 @@ CUresult launch_graph(CUresult (*driver)(CUgraphExec, CUstream), StreamUse& use,
         stream, nullptr, [&] { return driver(graph.physical(), stream); }));
   };
   if (!use.is_away()) return run(use.physical());
-  if (graph.goes_home(*use.stream())) return use.at_home(run);
-  note_graph(use.stream()->device->gpu);
-  if (graph.leaves(*use.stream())) Streams::get()->count_at_home(*use.stream()->device);
-  const CUresult result = run(use.physical());
-  if (result == CUDA_SUCCESS) note_graph_away(*use.stream());
-  return result;
+  const auto run_chosen = [&] {
+    if (graph.goes_home(*use.stream())) return use.at_home(run);
+    note_graph(use.stream()->device->gpu);
+    if (graph.leaves(*use.stream())) Streams::get()->count_at_home(*use.stream()->device);
+    const CUresult result = run(use.physical());
+    if (result == CUDA_SUCCESS) note_graph_away(*use.stream());
+    return result;
+  };
+  const CUresult result = run_chosen();
+  return is_too_large(result) && graph.stays(use) ? run_chosen() : result;
 }
 
 }  // namespace gpushare::shim

@@ -39,6 +39,20 @@ Grid grid_of(const CUlaunchConfig* config, CUfunction function, const Rest&...) 
           config->blockDimX * config->blockDimY * config->blockDimZ, config->sharedMemBytes};
 }
 
+// Returns true for the refusal of a launch whose blocks must all be there at once.
+constexpr bool is_cooperative_too_large(CUresult result) {
+  constexpr unsigned kCooperativeLaunchTooLarge = 720;
+  return result == kCooperativeLaunchTooLarge;
+}
+
+// The same, and for what else may be refused in a partition only: clusters of blocks do not run in
+// every group of SMs.
+constexpr bool is_too_large(CUresult result) {
+  constexpr unsigned kInvalidClusterSize = 912;
+  return result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES || result == kInvalidClusterSize ||
+         is_cooperative_too_large(result);
+}
+
 // How many blocks of a function an SM takes, of which the driver was asked once: programs launch
 // few functions with many numbers of blocks. Zero bytes know nothing.
 class KnownGrids {

@@ -93,20 +93,6 @@ constexpr Use use_of() {
   return kind == Kind::kWait || kind == Kind::kCaptured ? Use::kWait : Use::kOperation;
 }
 
-// Returns true for the refusal of a launch whose blocks must all be there at once.
-constexpr bool is_cooperative_too_large(CUresult result) {
-  constexpr unsigned kCooperativeLaunchTooLarge = 720;
-  return result == kCooperativeLaunchTooLarge;
-}
-
-// The same, and for what else may be refused in a partition only: clusters of blocks do not run in
-// every group of SMs.
-constexpr bool is_too_large(CUresult result) {
-  constexpr unsigned kInvalidClusterSize = 912;
-  return result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES || result == kInvalidClusterSize ||
-         is_cooperative_too_large(result);
-}
-
 // Before a launch in a partition: what it needs of that.
 template <class... Parameters>
 [[gnu::always_inline]] inline void note_needs(const StreamUse& use,

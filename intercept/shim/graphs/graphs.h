@@ -74,6 +74,9 @@ class Graphs {
   // What is launched in that stream; null: in one that is not known. `there`: where the stream is
   // now. REQUIRES: exec.lock is held, and the caller is a user of the stream.
   CUgraphExec choose(Exec& exec, Stream* stream, CUstream there);
+  // The same after the driver has refused to launch a copy there, and the latest launch is again
+  // the one before. The graph stays where it was captured from now on.
+  CUgraphExec stay(Exec& exec, Stream& stream, CUstream there);
 
  private:
   struct Entry {

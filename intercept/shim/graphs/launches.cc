@@ -118,6 +118,12 @@ CUgraphExec Graphs::choose(Exec& exec, Stream* stream, CUstream there) {
   return exec.original;
 }
 
+CUgraphExec Graphs::stay(Exec& exec, Stream& stream, CUstream there) {
+  const KeepErrno errno_of_the_program;
+  give_up(exec);
+  return choose(exec, &stream, there);
+}
+
 // A copy that may run must be changed, but the driver did not do it: the original comes after it.
 // In a stream that captures the driver refuses the launch, and the last stream was forgotten before
 // it began to.

@@ -228,6 +228,26 @@ TEST_F(ExecsTest, LaunchesInStreamsAndPlacesOfAllKindsAreInOrder) {
 
 // Whatever became of their streams: they moved, ended, got other work, or other threads launch more
 // meanwhile.
+// The driver refuses a copy as too large, as where the next partition is smaller.
+TEST_F(ExecsTest, AGraphThatIsTooLargeForAPlaceRunsBehindItsCopies) {
+  const CUstream first = new_stream(), second = new_stream();
+  go_to_partition({first, second});
+  const size_t copy = launch_graph(first);
+  keep_busy(true);
+  Call call(*this, second);
+  const Locked locked(known().lock);
+  Stream* const last = known().last;
+  const Exec::Place at = known().at;
+  ASSERT_NE(graphs().choose(known(), call.known(), call.physical()), exec_);
+  known().last = last;
+  known().at = at;
+  ASSERT_EQ(graphs().stay(known(), *call.known(), call.physical()), exec_);
+  call.put_at_home();
+  EXPECT_TRUE(is_first(copy, call.number()));
+  EXPECT_EQ(graphs().choose(known(), call.known(), call.physical()), exec_) << "not tried again";
+  EXPECT_EQ(the_execs.size(), 1u) << "no copy is left";
+}
+
 TEST_F(ExecsTest, AWaitForTheContextWaitsForAllGraphsThatWereLaunchedAway) {
   size_t waited_for = 0;
   for (unsigned seed = 1; seed <= 15; ++seed) {
