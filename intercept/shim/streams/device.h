@@ -56,8 +56,10 @@ struct alignas(64) Device {
   const ShimSlot* found_in;  // in which `gpu` is an index; null: it was not looked for yet
   uint64_t next_try_ns;      // when to look again whether a partition can make room
   uint64_t idle_since_ns[1 + Partitions::kMost];  // by place; 0: it was not idle at the last look
-  Stream* next_heirloom;  // of `own`: which may be looked at next; null: the first
-  Drain drain;
+  Stream* next_heirloom;    // of `own`: which may be looked at next; null: the first
+  Drain drain;              // of launches that wait for a partition
+  Drain lacking;            // of those that wait for a stand-in in one that is there
+  uint32_t made_in_motion;  // stand-ins that were made since the last rest, while work may run
   uint64_t next_settle_ns;  // when to look again whether all streams have arrived
   // By place: streams that wait there for a stream of the program that has no stand-in yet.
   CUstream spares[1 + Partitions::kMost][kSpares];

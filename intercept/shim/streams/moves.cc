@@ -62,10 +62,10 @@ void Streams::follow_wanted(Device& device) {
 
 // What keeps a partition, or a stand-in at `place`, from being made now; kFollows: nothing.
 // REQUIRES: device.lock is held.
-ShimFollows Streams::hindrance(Device& device, int place, uint64_t now) {
+ShimFollows Streams::hindrance(Device& device, const Drain& drain, int place, uint64_t now) {
   if (is_driver_newer_) return ShimFollows::kNewerDriver;
   if (other_contexts_.load(std::memory_order_relaxed) > 0) return ShimFollows::kOwnContexts;
-  if (device.drain.is_pausing(now)) return ShimFollows::kPauses;
+  if (drain.is_pausing(now)) return ShimFollows::kPauses;
   if (place == Partitions::kNone && device.partitions.is_full() && !make_room(device))
     return ShimFollows::kNoRoom;
   return ShimFollows::kFollows;
@@ -87,9 +87,13 @@ uint64_t Streams::try_to_follow(Device& device, bool may_hold) {
   // Streams that have no stand-in there follow one by one, when they launch.
   const bool is_to_be_made =
       place == Partitions::kNone || (!is_new && !has_stand_ins(device, static_cast<Place>(place)));
+  // Streams that only lack a stand-in may never see a rest, beside others that are there and fill
+  // theirs. That keeps no partition from being made.
+  Drain& drain = is_new ? device.drain : device.lacking;
   if (is_to_be_made) {
     const uint64_t now = monotonic_ns();
-    if (const ShimFollows why = hindrance(device, place, now); why != ShimFollows::kFollows) {
+    if (const ShimFollows why = hindrance(device, drain, place, now);
+        why != ShimFollows::kFollows) {
       say(device, why);
       return 0;  // a later launch tries again
     }
@@ -98,8 +102,8 @@ uint64_t Streams::try_to_follow(Device& device, bool may_hold) {
       // While another thread captures nothing can be made, and a wait for that would be in vain.
       if (!may_hold || captures_.load(std::memory_order_seq_cst) != 0) return 0;
       const uint32_t left = count_busy(device) + device.milestones.count_left(*driver_);
-      if (device.drain.may_hold(now, left, device.milestones.interval_ns()))
-        return std::clamp(device.drain.held_ns(now) / kPollParts, kShortestPollNs, kLongestPollNs);
+      if (drain.may_hold(now, left, device.milestones.interval_ns()))
+        return std::clamp(drain.held_ns(now) / kPollParts, kShortestPollNs, kLongestPollNs);
       say(device, ShimFollows::kPauses);
       return 0;
     }
@@ -112,10 +116,10 @@ uint64_t Streams::try_to_follow(Device& device, bool may_hold) {
       put_held(device, target_of(device));
     }
     let_go(device);
-    if (!is_complete) device.drain.pause(now);
-    device.drain.end(is_complete);
+    if (!is_complete) drain.pause(now);
+    drain.end(is_complete);
   } else {
-    device.drain.end(false);
+    drain.end(false);
   }
   set_concern(device, kStreamLacks, false);
   // A partition that the driver refuses is not tried again at each launch.
@@ -201,7 +205,7 @@ void Streams::before_launch(Stream& stream) {
       settle_in_time(device);
     }
     if (is_elsewhere(stream)) move(stream, false);
-    // Its stand-in is to be made, and it was not in use.
+    // Its stand-in is to be made at rest, and it was not in use.
     if (is_elsewhere(stream) && has_concern(device, kStreamLacks) &&
         stream.at[target_of(device)].load(std::memory_order_relaxed) == nullptr)
       follow_wanted(device);
@@ -368,6 +372,17 @@ void Streams::adopt(Stream& stream, Place place) {
   }
 }
 
+// Makes the stream's own one, while others run. REQUIRES: as adopt().
+void Streams::make_in_motion(Stream& stream, Place place) {
+  Device& device = *stream.device;
+  if (stream.at[place].load(std::memory_order_relaxed) != nullptr ||
+      device.made_in_motion == kMostInMotion || other_contexts_.load(std::memory_order_relaxed) > 0)
+    return;
+  const AllowedInCaptures allowed(*driver_);
+  ++device.made_in_motion;
+  make_stand_in(stream, place);
+}
+
 // Moves an empty stream, which has only the legacy stream to wait for: its next use will. REQUIRES:
 // it is held for a move, and at rest.
 void Streams::put(Stream& stream, Place target) {
@@ -418,8 +433,11 @@ void Streams::move(Stream& stream, bool to_capture) {
     if (target != 0 && stream.at[target].load(std::memory_order_relaxed) == nullptr) {
       const Locked locked(device.lock);  // a green context may be used by one thread at a time
       adopt(stream, target);
-      // For a capture it must be there, so its stand-in is made at once.
-      if (to_capture) make_stand_in(stream, target);
+      // For a capture it must be there, however many were made.
+      if (to_capture)
+        make_stand_in(stream, target);
+      else
+        make_in_motion(stream, target);
     }
     go(stream, target);
   }

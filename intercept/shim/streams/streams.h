@@ -52,6 +52,9 @@ class Streams {
   // Between two looks of a launch that is held whether the queue is empty: the shorter one at
   // first, and one of this many parts of the time that it was held.
   static constexpr uint64_t kShortestPollNs = 20'000, kLongestPollNs = 1'000'000, kPollParts = 64;
+  // A launch makes the stand-in that its stream lacks, if no more were made since the last rest:
+  // then the driver does not wait for what runs (rest.cc).
+  static constexpr uint32_t kMostInMotion = 16;
   // Between two looks whether all streams have arrived.
   static constexpr uint64_t kSettleNs = 200'000;
   // So many waits of the program in a row try to make what was announced, as it may wait for one
@@ -278,7 +281,7 @@ class Streams {
   Partitions::Place target_of(const Device& device) const;
   void follow_wanted(Device& device);
   uint64_t try_to_follow(Device& device, bool may_hold);
-  ShimFollows hindrance(Device& device, int place, uint64_t now);
+  ShimFollows hindrance(Device& device, const Drain& drain, int place, uint64_t now);
   void say(const Device& device, ShimFollows follows) const;
   void say_own_context(Device& device, CUdevice ordinal);
   void look_after_wait();
@@ -296,6 +299,7 @@ class Streams {
   bool chain(Stream& stream, CUevent& event, CUstream from, CUstream to);
   bool make_stand_in(Stream& stream, Partitions::Place place);
   void adopt(Stream& stream, Partitions::Place place);
+  void make_in_motion(Stream& stream, Partitions::Place place);
   // rest.cc, room.cc. REQUIRES: device.lock is held, if they take a device.
   bool hold_at_rest(Device& device);
   void let_go(Device& device);
