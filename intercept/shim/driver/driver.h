@@ -27,6 +27,8 @@ struct Driver {
   X(cuStreamGetFlags, (CUstream, unsigned*))                                               \
   X(cuStreamGetPriority, (CUstream, int*))                                                 \
   X(cuStreamIsCapturing, (CUstream, CUstreamCaptureStatus*))                               \
+  X(cuStreamEndCapture, (CUstream, CUgraph*))                                              \
+  X(cuGraphDestroy, (CUgraph))                                                             \
   X(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode*))                             \
   X(cuStreamCopyAttributes, (CUstream, CUstream))                                          \
   X(cuDeviceGetDevResource, (CUdevice, CUdevResource*, CUdevResourceType))                 \

@@ -169,6 +169,7 @@ CUresult Streams::refusal_of(const Stream& legacy, bool ends_captures) {
 
 CUresult Streams::refusal_of_wait(CUcontext context) {
   if (captures_.load(std::memory_order_relaxed) == 0) return CUDA_SUCCESS;
+  end_left_captures();
   const Device* device = device_in(context);
   return device != nullptr && is_any_refused(*device, false, true)
              ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Threads' own default streams: one of each thread and device, which the program never creates and
-// never destroys. On the thread whose stream it is.
+// never destroys. On the thread whose stream it is, except where threads look for those that have
+// ended.
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -99,6 +100,40 @@ bool Streams::take_over(Stream& stream) {
     if (const CUstream there = stream.at[i].load(std::memory_order_relaxed))
       driver_->cuStreamCopyAttributes(there, GS_CU_STREAM_PER_THREAD);
   return true;
+}
+
+// Now and then, by a thread that uses a stream. It waits for no other thread.
+void Streams::end_left_captures() {
+  const uint64_t now = monotonic_ns();
+  uint64_t due = next_left_capture_ns_.load(std::memory_order_relaxed);
+  if (now < due || !next_left_capture_ns_.compare_exchange_strong(due, now + kLeftCaptureNs,
+                                                                  std::memory_order_relaxed))
+    return;
+  const KeepErrno errno_of_the_program;
+  const Inside inside;
+  for (int i = device_count_.load(std::memory_order_acquire); i-- > 0;) {
+    Device& device = devices_[i];
+    const TryLocked locked(device.lock);  // so that no stand-in goes meanwhile
+    if (!locked.is_held() || device.primary.load(std::memory_order_relaxed) == nullptr) continue;
+    for (Stream* each = device.own.load(std::memory_order_acquire); each != nullptr;
+         each = each->next_own)
+      if (each->began_capture.load(std::memory_order_relaxed)) end_left_capture(*each);
+  }
+}
+
+// The driver may call it an error that another thread ends the capture, and ends it. At home the
+// stream has a name that means the calling thread's own one, so there it is only not counted any
+// more. REQUIRES: the device's lock is held.
+void Streams::end_left_capture(Stream& stream) {
+  if (is_alive(stream.owner.load(std::memory_order_relaxed))) return;
+  const Alone alone(stream);
+  if (!alone.is_alone() || !stream.began_capture.exchange(false, std::memory_order_relaxed)) return;
+  const CUstream there = stream.physical();
+  CUgraph graph = nullptr;
+  if (there != GS_CU_STREAM_PER_THREAD &&
+      driver_->cuStreamEndCapture(there, &graph) == CUDA_SUCCESS && graph != nullptr)
+    driver_->cuGraphDestroy(graph);
+  captures_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 }  // namespace gpushare::shim

@@ -20,6 +20,7 @@ void StreamUse::take(Flavor flavor, Use use) {
     return;
   }
   const Inside inside;
+  if (all->is_any_capturing()) all->end_left_captures();
   if (!leaves_no_work(use) && !stream_->is_used.load(std::memory_order_relaxed))
     all->note_used(*stream_);
   if (is_launch_) all->before_launch(*stream_);

@@ -67,6 +67,8 @@ class Streams {
   // Events that are known to be of a capture; if there are more, any event may be.
   static constexpr uint32_t kMostCapturedEvents = 256;
   static constexpr int kMostUnknownCaptures = 16;
+  // Between two looks whether a thread has ended that captured.
+  static constexpr uint64_t kLeftCaptureNs = 10'000'000;
   // A new thread looks at so many streams of others whether one has ended.
   static constexpr int kMostHeirlooms = 8;
   // A Stream::legacy_operations that is none.
@@ -185,6 +187,9 @@ class Streams {
   // process captures, if it is not used yet, or the event is one of a capture. REQUIRES: the caller
   // is not one of its users.
   void before_joining(Stream& stream, CUevent event);
+  // While any stream captures: ends captures of threads' own default streams whose threads have
+  // ended, as nobody else can.
+  void end_left_captures();
   bool is_any_capturing() const { return captures_.load(std::memory_order_relaxed) != 0; }
   bool is_capturing(const Stream& stream) const;
   // What the driver would answer to a call of the legacy stream while a blocking stream captures. A
@@ -259,6 +264,7 @@ class Streams {
   Stream* make_own(Device& device);
   Stream* inherit(Device& device);
   bool take_over(Stream& stream);
+  void end_left_capture(Stream& stream);
   Entry* entry_of(CUstream handle);
   Entry* add_entry(CUstream handle);
   void add_to_list(Stream& stream);
@@ -351,6 +357,7 @@ class Streams {
   const Driver* driver_;
   bool is_driver_newer_;            // than hooks.def: then no partition is made
   std::atomic<uint32_t> captures_;  // streams that capture a graph; while any does, none moves
+  std::atomic<uint64_t> next_left_capture_ns_;  // when to look for those of threads that have ended
   std::atomic<CUstream> unknown_captures_[kMostUnknownCaptures];  // those that are left alone
   // Events of captures, so many so far; those of captures that are not over are not before since_.
   std::atomic<CUevent> captured_events_[kMostCapturedEvents];

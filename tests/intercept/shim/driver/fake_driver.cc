@@ -121,6 +121,7 @@ GS_UNUSED(cuStreamGetFlags, (CUstream, unsigned*))
 GS_UNUSED(cuStreamGetPriority, (CUstream, int*))
 GS_UNUSED(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode*))
 GS_UNUSED(cuDriverGetVersion, (int*))
+GS_UNUSED(cuGraphDestroy, (CUgraph))
 
 CUresult cuGetProcAddress_v2(const char* base, void** function, int version, uint64_t flags,
                              CUdriverProcAddressQueryResult* status);

@@ -8,6 +8,7 @@ namespace gpushare::shim {
 std::unique_ptr<FakeGpu> the_gpu;
 std::function<void()> other_threads;
 CUresult record_answer = CUDA_SUCCESS;
+CUstream ended_capture = nullptr;
 int driver_version = kNewestKnown;
 const CUcontext kContext = reinterpret_cast<CUcontext>(uintptr_t{0x500});
 CUcontext current_context = kContext;
@@ -77,6 +78,12 @@ constinit const Driver kDriver{
         [](CUstream, CUstreamCaptureStatus* status) {
           return *status = CU_STREAM_CAPTURE_STATUS_NONE, CUDA_SUCCESS;
         },
+    .cuStreamEndCapture =
+        [](CUstream stream, CUgraph* graph) {
+          ended_capture = stream;
+          return *graph = nullptr, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+        },
+    .cuGraphDestroy = [](CUgraph) { return CUDA_SUCCESS; },
     .cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode*) { return CUDA_SUCCESS; },
     .cuStreamCopyAttributes = [](CUstream, CUstream) { return CUDA_SUCCESS; },
     .cuDeviceGetDevResource = [](CUdevice, CUdevResource*,

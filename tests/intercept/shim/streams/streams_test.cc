@@ -678,6 +678,33 @@ TEST_F(StreamsTest, AThreadHasTheStreamOfOneThatHasEnded) {
   EXPECT_GT(slot_->gpus[0].moves, 200u);
 }
 
+// Nothing would move any more, and calls of the legacy stream would be refused.
+TEST_F(StreamsTest, TheCaptureOfAThreadThatHasEndedIsOver) {
+  const CUstream stream = new_stream();
+  visit({{1}}, {{stream}});
+  for (const bool is_away : {true, false}) {
+    SCOPED_TRACE(is_away);
+    move_to(is_away ? 1 : 0);
+    launch(stream);
+    CUstream there = nullptr;
+    std::thread([&] {
+      launch(GS_CU_STREAM_PER_THREAD);
+      Stream& own = *streams().find(GS_CU_STREAM_PER_THREAD, Flavor::kLegacy);
+      streams().begin_capture(own);
+      there = own.physical();
+      launch(GS_CU_STREAM_PER_THREAD);
+      EXPECT_TRUE(streams().is_any_capturing()) << "while it lives";
+    }).join();
+    ended_capture = nullptr;
+    launch(stream);
+    EXPECT_FALSE(streams().is_any_capturing());
+    EXPECT_EQ(ended_capture, is_away ? there : nullptr);
+    move_to(2);
+    launch(stream);
+    EXPECT_EQ(slot_->gpus[0].applied, 2u);
+  }
+}
+
 // Work in line in a stand-in would hold up what has nothing to do with it.
 TEST_F(StreamsTest, NobodyHasTheStreamOfAThreadThatLivesOrWhoseWorkRuns) {
   visit({{1}}, {{kLegacy, GS_CU_STREAM_PER_THREAD}});
