@@ -31,9 +31,13 @@ struct alignas(64) Device {
   std::atomic<uint64_t> followed;  // the value of ShimGpu::wanted that `target` was made from
   std::atomic<Partitions::Place> target;  // where launches take their streams
   std::atomic<uint32_t> concerns;         // Concern
-  std::atomic<uint32_t> away;             // streams that are not at home, or about to leave it
-  std::atomic<uint32_t> own_streams;      // threads' own default streams; never falls
-  std::atomic<Stream*> own;               // a list of them; it never shrinks
+  // Something is in the way of what the agent wants. Launches try again at that time, or when the
+  // agent wants something else, or contexts of the program's own have come or gone. 0: nothing is.
+  std::atomic<uint64_t> hindered_until_ns, hindered_wanted;
+  std::atomic<int> hindered_contexts;
+  std::atomic<uint32_t> away;         // streams that are not at home, or about to leave it
+  std::atomic<uint32_t> own_streams;  // threads' own default streams; never falls
+  std::atomic<Stream*> own;           // a list of them; it never shrinks
   // A blocking stream was destroyed with work that the legacy stream has not waited for. That work
   // is in line at home, so the home of the legacy stream waits for it.
   std::atomic<bool> has_left_work;

@@ -71,6 +71,30 @@ ShimFollows Streams::hindrance(Device& device, const Drain& drain, int place, ui
   return ShimFollows::kFollows;
 }
 
+// REQUIRES: device.lock is held.
+void Streams::note_hindered(Device& device, uint64_t now) const {
+  const int gpu = device.gpu;  // once: see is_announced_new()
+  if (gpu < 0) return;
+  device.hindered_wanted.store(slot().gpus[gpu].wanted.load(std::memory_order_relaxed),
+                               std::memory_order_relaxed);
+  device.hindered_contexts.store(other_contexts_.load(std::memory_order_relaxed),
+                                 std::memory_order_relaxed);
+  device.hindered_until_ns.store(now + kHinderedNs, std::memory_order_relaxed);
+}
+
+// On any thread. Who reads some of it from before and some from after a change of it tries a
+// millisecond too late, or once too often.
+bool Streams::is_hindered(const Device& device) const {
+  const uint64_t until = device.hindered_until_ns.load(std::memory_order_relaxed);
+  const int gpu = device.gpu;  // once: see is_announced_new()
+  return until != 0 && gpu >= 0 &&
+         slot().gpus[gpu].wanted.load(std::memory_order_relaxed) ==
+             device.hindered_wanted.load(std::memory_order_relaxed) &&
+         other_contexts_.load(std::memory_order_relaxed) ==
+             device.hindered_contexts.load(std::memory_order_relaxed) &&
+         monotonic_ns() < until;
+}
+
 // Returns 0 if the launch may go on, and otherwise after how many ns it is to try again.
 // `may_hold`: it is a launch, which may be held until the queue is empty.
 uint64_t Streams::try_to_follow(Device& device, bool may_hold) {
@@ -94,6 +118,7 @@ uint64_t Streams::try_to_follow(Device& device, bool may_hold) {
     const uint64_t now = monotonic_ns();
     if (const ShimFollows why = hindrance(device, drain, place, now);
         why != ShimFollows::kFollows) {
+      note_hindered(device, now);
       say(device, why);
       return 0;  // a later launch tries again
     }
@@ -121,6 +146,7 @@ uint64_t Streams::try_to_follow(Device& device, bool may_hold) {
   } else {
     drain.end(false);
   }
+  device.hindered_until_ns.store(0, std::memory_order_relaxed);
   set_concern(device, kStreamLacks, false);
   // A partition that the driver refuses is not tried again at each launch.
   device.followed.store(wanted, std::memory_order_relaxed);
@@ -199,18 +225,20 @@ bool Streams::is_elsewhere(const Stream& stream) const {
 void Streams::before_launch(Stream& stream) {
   Device& device = *stream.device;
   if (__builtin_expect(captures_.load(std::memory_order_relaxed) == 0, 1)) {
+    const bool may_follow = !is_hindered(device);
     if (is_wanted_new(device)) {
-      follow_wanted(device);
+      if (may_follow) follow_wanted(device);
     } else if (has_concern(device, kStreamLate)) {
       settle_in_time(device);
     }
     if (is_elsewhere(stream)) move(stream, false);
     // Its stand-in is to be made at rest, and it was not in use.
-    if (is_elsewhere(stream) && has_concern(device, kStreamLacks) &&
+    if (may_follow && is_elsewhere(stream) && has_concern(device, kStreamLacks) &&
         stream.at[target_of(device)].load(std::memory_order_relaxed) == nullptr)
       follow_wanted(device);
     // Also while it is told to go elsewhere and cannot: then the next attempt sees its progress.
-    if (has_concern(device, kMilestoneDue) || is_wanted_new(device)) put_milestone(stream);
+    if (has_concern(device, kMilestoneDue) || (may_follow && is_wanted_new(device)))
+      put_milestone(stream);
   }
   if (stream.place.load(std::memory_order_relaxed) == 0) count_at_home(device);
 }

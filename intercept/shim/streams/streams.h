@@ -55,6 +55,8 @@ class Streams {
   // A launch makes the stand-in that its stream lacks, if no more were made since the last rest:
   // then the driver does not wait for what runs (rest.cc).
   static constexpr uint32_t kMostInMotion = 16;
+  // Launches do not try to follow for so long after something was in the way.
+  static constexpr uint64_t kHinderedNs = 1'000'000;
   // Between two looks whether all streams have arrived.
   static constexpr uint64_t kSettleNs = 200'000;
   // So many waits of the program in a row try to make what was announced, as it may wait for one
@@ -288,6 +290,8 @@ class Streams {
   void follow_wanted(Device& device);
   uint64_t try_to_follow(Device& device, bool may_hold);
   ShimFollows hindrance(Device& device, const Drain& drain, int place, uint64_t now);
+  void note_hindered(Device& device, uint64_t now) const;
+  bool is_hindered(const Device& device) const;
   void say(const Device& device, ShimFollows follows) const;
   void say_own_context(Device& device, CUdevice ordinal);
   void look_after_wait();

@@ -8,6 +8,7 @@ namespace gpushare::shim {
 std::unique_ptr<FakeGpu> the_gpu;
 std::function<void()> other_threads;
 CUresult record_answer = CUDA_SUCCESS;
+std::atomic<size_t> mode_changes = 0;
 CUstream ended_capture = nullptr;
 int driver_version = kNewestKnown;
 const CUcontext kContext = reinterpret_cast<CUcontext>(uintptr_t{0x500});
@@ -84,7 +85,8 @@ constinit const Driver kDriver{
           return *graph = nullptr, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
         },
     .cuGraphDestroy = [](CUgraph) { return CUDA_SUCCESS; },
-    .cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode*) { return CUDA_SUCCESS; },
+    .cuThreadExchangeStreamCaptureMode =
+        [](CUstreamCaptureMode*) { return ++mode_changes, CUDA_SUCCESS; },
     .cuStreamCopyAttributes = [](CUstream, CUstream) { return CUDA_SUCCESS; },
     .cuDeviceGetDevResource = [](CUdevice, CUdevResource*,
                                  CUdevResourceType) { return CUDA_SUCCESS; },

@@ -177,6 +177,8 @@ extern std::unique_ptr<FakeGpu> the_gpu;
 extern std::function<void()> other_threads;
 // What it answers when an event is to be recorded, as in a capture that is invalid.
 extern CUresult record_answer;
+// How often the shim began or ended to ask for streams and events.
+extern std::atomic<size_t> mode_changes;
 // The stream whose capture was ended last.
 extern CUstream ended_capture;
 // What it says of itself.

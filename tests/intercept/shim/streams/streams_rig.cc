@@ -4,7 +4,7 @@
 namespace gpushare::shim {
 
 constinit Process the_process{};
-constinit std::atomic<uint64_t> the_time{1'000'000'000};
+constinit std::atomic<uint64_t> the_time{1'000'000'000}, the_step_ns{kUsualStepNs};
 
 // --- what the library has in attach.cc ----------------------------------------------------------
 
@@ -12,7 +12,7 @@ namespace detail {
 constinit std::atomic<Process*> process{&the_process};
 }
 uint32_t attach() { return the_process.features.load(); }
-// Each reading is 100 ms later, so a launch that is held for nothing gives up soon.
-uint64_t monotonic_ns() { return the_time.fetch_add(100'000'000); }
+// A launch that is held for nothing gives up soon.
+uint64_t monotonic_ns() { return the_time.fetch_add(the_step_ns); }
 
 }  // namespace gpushare::shim

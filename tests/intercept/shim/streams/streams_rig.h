@@ -28,7 +28,9 @@
 namespace gpushare::shim {
 
 extern constinit Process the_process;
-extern constinit std::atomic<uint64_t> the_time;
+// Each reading of the clock is so much later than the one before.
+extern constinit std::atomic<uint64_t> the_time, the_step_ns;
+inline constexpr uint64_t kUsualStepNs = 100'000'000;
 
 inline constexpr CUstream kLegacy = nullptr;
 inline constexpr uint64_t kThereAndHome[] = {1, 0}, kSets[] = {0, 1, 2, 3};
@@ -40,6 +42,7 @@ class StreamsTest : public testing::Test {
   // Begins with a new process and a GPU without work.
   void start_over() {
     the_gpu = std::make_unique<FakeGpu>();
+    the_step_ns = kUsualStepNs;
     slot_ = std::make_unique<ShimSlot>();
     slot_->head.gpu_count = 1;
     slot_->gpus[0].pci[0] = 'x';

@@ -541,6 +541,39 @@ TEST_F(StreamsTest, LaunchesOutsideAWantedPartitionAreCounted) {
   EXPECT_EQ(slot_->home_launches[0], 2u);
 }
 
+// It may last for minutes, in which each launch would take the lock and ask the driver.
+TEST_F(StreamsTest, WhatIsInTheWayIsAskedForOnceInAWhile) {
+  const CUstream stream = new_stream();
+  launch(stream);
+  streams().count_other_contexts(1);
+  move_to(1);
+  launch(stream);
+  the_step_ns = 1000;
+  launch(stream);
+  const size_t before = mode_changes;
+  for (int i = 0; i < 100; ++i) launch(stream);
+  EXPECT_EQ(mode_changes, before);
+  the_time += Streams::kHinderedNs;
+  launch(stream);
+  EXPECT_GT(mode_changes, before);
+  EXPECT_EQ(slot_->gpus[0].follows, ShimFollows::kOwnContexts);
+  streams().count_other_contexts(-1);
+  launch(stream);
+  EXPECT_EQ(slot_->gpus[0].applied, 1u) << "at once when nothing is in the way";
+  // A kernel that waits for the host.
+  the_step_ns = kUsualStepNs;
+  the_gpu->is_busy = [] { return true; };
+  move_to(2);
+  launch(stream);
+  ASSERT_EQ(slot_->gpus[0].follows, ShimFollows::kPauses);
+  the_step_ns = 1000;
+  launch(stream);
+  move_to(0);
+  const Call call(*this, stream);
+  EXPECT_FALSE(call.is_away()) << "at once to where it can go";
+  the_gpu->is_busy = {};
+}
+
 // PyCUDA and others have no primary context at all, or give it back.
 TEST_F(StreamsTest, AProgramWithContextsOfItsOwnAloneIsInNoPartitionAndSaysWhy) {
   launch_in_partition();
