@@ -58,7 +58,8 @@ class Nvml {
   Nvml& operator=(const Nvml&) = delete;
 
   // What is new since the last call for the GPU with this PCI address, or this UUID, as
-  // Gpu::utilisation() says. Whole percent. nullopt when it does not tell now: a GPU without this counter, MIG, or an error.
+  // Gpu::utilisation() says. Whole percent. nullopt when it does not tell now: a GPU without this
+  // counter, MIG, or an error.
   std::optional<UtilisationSample> utilisation(const std::string& name);
 
  private:
