@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstring>
 #include <functional>
+#include <string>
 #include <thread>
 
 #include "intercept/shim/graphs/remake.h"
@@ -40,7 +41,7 @@ HOLD:
 
 const shim::GraphDriver kGraphDriver = GS_LINKED_GRAPH_DRIVER;
 
-constexpr uint64_t kHold = 1'000'000'000, kBlocked = kHold / 2;
+constexpr uint64_t kHold = 1'000'000'000, kBlocked = kHold / 2, kPoll = 100'000;
 
 class Bench {
  public:
@@ -108,6 +109,41 @@ class Bench {
         .print();
   }
 
+  // Makes so many calls, one after the other, while a kernel waits, and says which of them have
+  // waited for it: then another one is begun for the next call.
+  void time_in_a_row(const char* what, uint64_t count, const std::function<void()>& call) {
+    std::atomic<uint64_t> made{0};
+    std::atomic<bool> is_held{false};
+    std::thread caller([&] {
+      check(cuCtxSetCurrent(context_), "cuCtxSetCurrent");
+      for (uint64_t i = 0; i < count; ++i) {
+        while (!is_held) sleep_until_ns(now_ns() + kPoll);
+        call();
+        ++made;
+      }
+    });
+    std::string waited;
+    while (made < count) {
+      hold(held_);
+      is_held = true;
+      uint64_t before = made;
+      for (uint64_t since = now_ns(); made < count && now_ns() < since + kBlocked;) {
+        if (const uint64_t now = made; now != before) {
+          before = now;
+          since = now_ns();
+        }
+        sleep_until_ns(now_ns() + kPoll);
+      }
+      is_held = false;
+      if (made == before && made < count)
+        waited += (waited.empty() ? "" : ", ") + std::to_string(before + 1);
+      let_go();
+      check(cuStreamSynchronize(held_), "cuStreamSynchronize");
+    }
+    caller.join();
+    JsonLine().add("in_a_row", what).add("count", count).add("waited", waited.c_str()).print();
+  }
+
   CUfunction empty() const { return empty_; }
   CUfunction note() const { return note_; }
   CUstream other() const { return other_; }
@@ -169,10 +205,12 @@ class Bench {
 };
 
 struct Settings {
-  uint64_t only_beside_free = 0, device = 0;
+  uint64_t only_beside_free = 0, in_a_row = 0, device = 0;
 
   explicit Settings(Flags& flags) {
-    flags.add("--only-beside-free", &only_beside_free, "1: only the calls beside cuMemFree");
+    flags.add("--only-beside-free", &only_beside_free, "1: only the calls beside cuMemFree",
+              "--in-a-row", &in_a_row,
+              "make only so many streams in one green context, and another as many");
     flags.parse(&device);
   }
 };
@@ -237,9 +275,21 @@ void beside_free(const GpuSession& session, Bench& bench) {
   time("cuGraphExecDestroy", [&] { check(cuGraphExecDestroy(own), "cuGraphExecDestroy"); });
 }
 
+// Which streams in green contexts are made only when what runs has ended.
+void in_a_row(const GpuSession& session, Bench& bench, uint64_t count) {
+  for (const unsigned sms : {8U, 16U}) {
+    const CUgreenCtx green = green_context(session, describe_sms(session, sms));
+    CUstream stream = nullptr;
+    bench.time_in_a_row("cuGreenCtxStreamCreate", count, [&] { stream = stream_in(green); });
+    bench.time_in_a_row("cuGreenCtxStreamCreate, a launch in each", count,
+                        [&] { launch(bench.empty(), {1, 1}, stream_in(green)); });
+  }
+}
+
 int run(const Settings& s) {
   const GpuSession session(s.device, CU_CTX_SCHED_SPIN);
   Bench bench(session);
+  if (s.in_a_row != 0) return in_a_row(session, bench, s.in_a_row), 0;
   if (s.only_beside_free != 0) return beside_free(session, bench), 0;
   bench.time("a launch in another stream", [&] { launch(bench.empty(), {1, 1}, bench.other()); });
   CUdevResourceDesc description = nullptr;

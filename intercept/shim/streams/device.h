@@ -63,7 +63,6 @@ struct alignas(64) Device {
   Stream* next_heirloom;    // of `own`: which may be looked at next; null: the first
   Drain drain;              // of launches that wait for a partition
   Drain lacking;            // of those that wait for a stand-in in one that is there
-  uint32_t made_in_motion;  // stand-ins that were made since the last rest, while work may run
   uint64_t next_settle_ns;  // when to look again whether all streams have arrived
   // By place: streams that wait there for a stream of the program that has no stand-in yet.
   CUstream spares[1 + Partitions::kMost][kSpares];

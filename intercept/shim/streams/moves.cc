@@ -400,17 +400,6 @@ void Streams::adopt(Stream& stream, Place place) {
   }
 }
 
-// Makes the stream's own one, while others run. REQUIRES: as adopt().
-void Streams::make_in_motion(Stream& stream, Place place) {
-  Device& device = *stream.device;
-  if (stream.at[place].load(std::memory_order_relaxed) != nullptr ||
-      device.made_in_motion == kMostInMotion || other_contexts_.load(std::memory_order_relaxed) > 0)
-    return;
-  const AllowedInCaptures allowed(*driver_);
-  ++device.made_in_motion;
-  make_stand_in(stream, place);
-}
-
 // Moves an empty stream, which has only the legacy stream to wait for: its next use will. REQUIRES:
 // it is held for a move, and at rest.
 void Streams::put(Stream& stream, Place target) {
@@ -461,11 +450,8 @@ void Streams::move(Stream& stream, bool to_capture) {
     if (target != 0 && stream.at[target].load(std::memory_order_relaxed) == nullptr) {
       const Locked locked(device.lock);  // a green context may be used by one thread at a time
       adopt(stream, target);
-      // For a capture it must be there, however many were made.
-      if (to_capture)
-        make_stand_in(stream, target);
-      else
-        make_in_motion(stream, target);
+      // For a capture it must be there, so its stand-in is made at once.
+      if (to_capture) make_stand_in(stream, target);
     }
     go(stream, target);
   }

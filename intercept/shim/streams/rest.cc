@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rest: nothing of the process runs on a device. Only then are partitions made, and more than a few
-// stand-ins in them, because the driver waits for the end of all running work when it makes a green
-// context, and now and then when it makes a stream in one (of 64 in a row, not of two;
-// bench/results/blocking.jsonl). On a launching or waiting thread, under the device's lock; while
-// the streams are held for it, no thread can put anything into them.
+// Rest: nothing of the process runs on a device. Only then are partitions made, and stand-ins in
+// them, because the driver waits for the end of all running work when it makes a green context, and
+// for every 43rd stream in one (bench/results/blocking.jsonl): were it one of a program whose
+// kernel waits for this thread, that would stand for ever. On a launching or waiting thread, under
+// the device's lock; while the streams are held for it, no thread can put anything into them.
 #include <sched.h>
 
 #include "intercept/shim/driver/in_context.h"
@@ -59,10 +59,7 @@ bool Streams::hold_at_rest(Device& device) {
     if (each->device == &device &&
         each->kind.load(std::memory_order_acquire) != Stream::Kind::kNone)
       hold(*each);
-  if (is_at_rest_now)
-    device.made_in_motion = 0;
-  else
-    let_go(device);
+  if (!is_at_rest_now) let_go(device);
   return is_at_rest_now;
 }
 

@@ -52,9 +52,6 @@ class Streams {
   // Between two looks of a launch that is held whether the queue is empty: the shorter one at
   // first, and one of this many parts of the time that it was held.
   static constexpr uint64_t kShortestPollNs = 20'000, kLongestPollNs = 1'000'000, kPollParts = 64;
-  // A launch makes the stand-in that its stream lacks, if no more were made since the last rest:
-  // then the driver does not wait for what runs (rest.cc).
-  static constexpr uint32_t kMostInMotion = 16;
   // Launches do not try to follow for so long after something was in the way.
   static constexpr uint64_t kHinderedNs = 1'000'000;
   // Between two looks whether all streams have arrived.
@@ -309,7 +306,6 @@ class Streams {
   bool chain(Stream& stream, CUevent& event, CUstream from, CUstream to);
   bool make_stand_in(Stream& stream, Partitions::Place place);
   void adopt(Stream& stream, Partitions::Place place);
-  void make_in_motion(Stream& stream, Partitions::Place place);
   // rest.cc, room.cc. REQUIRES: device.lock is held, if they take a device.
   bool hold_at_rest(Device& device);
   void let_go(Device& device);
