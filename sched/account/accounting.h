@@ -78,6 +78,8 @@ class Accounting {
   void add(pid_t pid, Time now);
   // It has ended, or has nothing on the GPU any more: from then on only records tell of its use.
   void end(pid_t pid, Time at);
+  // The same process is there again.
+  void resume(pid_t pid) { end(pid, Time::max()); }
   void remove(pid_t pid);
   // Its bearer is another one from `at` on, which may be later than what the log has told so far:
   // what the earlier one has used until then is the account of that pid `before` the same instant,

@@ -174,7 +174,8 @@ class Handler {
     const TenantUse use = use_of(tenant);
     value_or_refuse(scope_.control.remove(tenant));
     Nanos used{};
-    for (const Nanos on_gpu : use.used) used += on_gpu;
+    for (size_t gpu = 0; gpu < use.used.size(); ++gpu)
+      used += use.used[gpu] + std::max(use.presumed[gpu], Nanos{});
     body_["gpu_time_ns"] = used.count();
     body_["throttled_ns"] = use.throttled.count();
     answer_.has_changed = true;

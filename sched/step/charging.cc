@@ -33,8 +33,30 @@ void Charging::hear_the_young(Time now) {
 
 void Charging::charge(const ProcessId& process, uint32_t tenant, uint32_t gpu,
                       const Accounting::Charge& charge, std::optional<Time> before) {
-  state_.tenant_use[tenant].used[gpu] += charge.used;
-  presume(process, tenant, gpu, charge.presumed, before);
+  const auto known = presumed_.find({process, gpu});
+  if (known == presumed_.end() || known->second.tenant == outside_.tenants.at(tenant)->name)
+    return charge_one(process, tenant, gpu, charge);
+  // What it did before it came to this tenant is the other one's, as it is known by now.
+  const std::optional<uint32_t> other = state_.tenants.find(known->second.tenant);
+  if (other) charge_one(process, *other, gpu, charge);
+  const Nanos presumed = state_.accounting[gpu].conclude(process.pid, before);
+  presumed_.erase({process, gpu});
+  if (!other) return;
+  state_.tenant_use[*other].presumed[gpu] -= presumed;
+  state_.tenant_use[*other].used[gpu] += presumed;
+}
+
+void Charging::charge_one(const ProcessId& process, uint32_t tenant, uint32_t gpu,
+                          const Accounting::Charge& charge) {
+  TenantUse& use = state_.tenant_use[tenant];
+  use.used[gpu] += charge.used;
+  use.presumed[gpu] += charge.presumed;
+  if (charge.presumed != Nanos{}) {
+    Presumed& one = presumed_[{process, gpu}];
+    one.tenant = outside_.tenants.at(tenant)->name;
+    one.amount += charge.presumed;
+    if (one.amount == Nanos{}) presumed_.erase({process, gpu});
+  }
   if (is_serving(process)) {
     if (outside_.shims != nullptr) outside_.shims->add_server_use(gpu, charge.net());
   } else if (!is_gated(process)) {
@@ -44,30 +66,6 @@ void Charging::charge(const ProcessId& process, uint32_t tenant, uint32_t gpu,
       owed_[{gpu, slot}] += charge.net() + charge.excused;
     });
   }
-}
-
-void Charging::presume(const ProcessId& process, uint32_t tenant, uint32_t gpu, Nanos presumed,
-                       std::optional<Time> before) {
-  const auto known = presumed_.find({process, gpu});
-  if (known == presumed_.end() && presumed == Nanos{}) return;
-  const std::string& name = outside_.tenants.at(tenant)->name;
-  TenantUse& use = state_.tenant_use[tenant];
-  if (known != presumed_.end() && known->second.tenant != name) {
-    // What it did before it came to this tenant stays the other one's.
-    const Presumed then = known->second;
-    presumed_.erase(known);
-    use.used[gpu] += state_.accounting[gpu].conclude(process.pid, before) - then.amount;
-    const std::optional<uint32_t> other = state_.tenants.find(then.tenant);
-    if (!other) return;
-    state_.tenant_use[*other].presumed[gpu] -= then.amount;
-    state_.tenant_use[*other].used[gpu] += then.amount;
-    return;
-  }
-  Presumed& one = presumed_[{process, gpu}];
-  one.tenant = name;
-  one.amount += presumed;
-  use.presumed[gpu] += presumed;
-  if (one.amount == Nanos{}) presumed_.erase({process, gpu});
 }
 
 void Charging::settle(uint32_t gpu, bool takes_turns, Time now) {

@@ -59,8 +59,8 @@ class Charging {
     std::string tenant;  // by name: its slot may be another's by now
     Nanos amount{};
   };
-  void presume(const ProcessId& process, uint32_t tenant, uint32_t gpu, Nanos presumed,
-               std::optional<Time> before);
+  void charge_one(const ProcessId& process, uint32_t tenant, uint32_t gpu,
+                  const Accounting::Charge& charge);
 
   std::map<std::pair<ProcessId, uint32_t>, Presumed> presumed_;
   std::map<std::pair<uint32_t, uint32_t>, Nanos> owed_;  // not settled: by GPU and tenant slot

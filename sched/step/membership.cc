@@ -155,6 +155,12 @@ void Membership::open_account(const Holder& holder, Time now) {
   const auto earlier = std::ranges::find_if(state_.departed, [&](const Departed& one) {
     return !one.succeeded && one.process.pid == pid && one.gpu == holder.gpu;
   });
+  // It makes a context again: its account goes on.
+  if (earlier != state_.departed.end() && earlier->process == holder.process) {
+    accounting.resume(pid);
+    state_.departed.erase(earlier);
+    return;
+  }
   const Process* const bearer = state_.registry.find(pid);
   if (earlier == state_.departed.end()) {
     accounting.add(pid, now);
@@ -174,7 +180,11 @@ void Membership::open_account(const Holder& holder, Time now) {
 }
 
 void Membership::reap() {
-  end_the_dead(state_.tenants, processes_);
+  // What a program did alone is known, and published, before its tenant may go with it.
+  end_the_dead(state_.tenants, processes_, [this](const ProcessId& process) {
+    return std::ranges::any_of(state_.departed,
+                               [&](const Departed& one) { return one.process == process; });
+  });
   std::vector<ProcessId> ended;
   for (const auto& [pid, process] : state_.registry.processes())
     if (processes_.has_ended(process.id)) ended.push_back(process.id);

@@ -29,9 +29,12 @@ bool goes_when_empty(const std::string& cgroup) { return cgroup.ends_with(".scop
 
 }  // namespace
 
-void end_the_dead(Tenants& tenants, const ProcReader& processes) {
+void end_the_dead(Tenants& tenants, const ProcReader& processes,
+                  const std::function<bool(const ProcessId&)>& is_kept) {
   std::vector<ProcessId> ended = tenants.attached_without_gpu();
-  std::erase_if(ended, [&](const ProcessId& process) { return !processes.has_ended(process); });
+  std::erase_if(ended, [&](const ProcessId& process) {
+    return !processes.has_ended(process) || (is_kept && is_kept(process));
+  });
   for (const ProcessId& process : processes.extinct(std::move(ended))) tenants.end_process(process);
   for (const std::string& cgroup : tenants.scopes())
     if (goes_when_empty(cgroup) && !processes.has_processes(cgroup)) tenants.end_scope(cgroup);

@@ -4,6 +4,8 @@
 // records go at an agent's end. Called on the agent's thread; write_ending() by the supervisor too.
 #pragma once
 
+#include <functional>
+
 #include "sched/tenants/proc_reader.h"
 #include "sched/tenants/tenants.h"
 #include "shmctl/base/clock.h"
@@ -13,8 +15,9 @@ namespace gpushare {
 
 // Ends those processes of which nobody reports the end, and that have ended with all of their line,
 // and the scopes (NAME.scope) that are empty: at the agent's start and about once a second.
-// Transient tenants go with them.
-void end_the_dead(Tenants& tenants, const ProcReader& processes);
+// Transient tenants go with them. Those that are kept are left for a later call.
+void end_the_dead(Tenants& tenants, const ProcReader& processes,
+                  const std::function<bool(const ProcessId&)>& is_kept = {});
 
 // Clears the records of GPUs and of the processes on them: the region of an agent without a GPU.
 void clear_gpus(Region& region);

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <string>
 #include <tuple>
 
 #include "tests/sched/enforce/late_line.h"
@@ -40,6 +42,12 @@ double charged(const SchedulerRig& rig, const std::string& tenant) {
   const auto use = rig.scheduler->state().tenant_use.find(*rig.tenants.find(tenant));
   if (use == rig.scheduler->state().tenant_use.end()) return 0;
   return std::chrono::duration<double>(use->second.used[0]).count();
+}
+
+TenantUse use_of(const SchedulerRig& rig, const std::string& tenant) {
+  const auto& uses = rig.scheduler->state().tenant_use;
+  const auto use = uses.find(*rig.tenants.find(tenant));
+  return use == uses.end() ? TenantUse{} : use->second;
 }
 
 // As while many programs start: the log of what a program did comes long after its end.
@@ -195,6 +203,60 @@ TEST(SchedulerAccounts, WhatAnUnknownBearerOfItsPidDidIsNotItsUse) {
   rig.run_for(300ms);
   EXPECT_NEAR(charged(rig, "next"), 0.02, 0.003) << "alone it stays on the GPU to its end";
   EXPECT_TRUE(rig.scheduler->state().departed.empty());
+}
+
+// Samples tell of what it did before it moved after it has.
+TEST(SchedulerAccounts, WhatAProgramDidAloneBeforeItMovedStaysTheOtherTenants) {
+  SchedulerRig rig;
+  rig.start();
+  sim::Program& program = rig.add_busy("one", {});
+  ASSERT_TRUE(rig.tenants.set("two", {}, /*create=*/true));
+  const std::array<std::string, 2> names{"one", "two"};
+  std::array<Nanos, 2> used{}, due{};
+  for (int move = 0; move < 40; ++move) {
+    const Nanos time = 300ms + 17ms * (move % 13);
+    const Time end = rig.machine.model.now() + time;
+    due[move % 2] += time;
+    while (rig.machine.model.now() < end) {
+      rig.run_for(5ms);
+      for (size_t i = 0; i < names.size(); ++i) {
+        const TenantUse use = use_of(rig, names[i]);
+        EXPECT_GE(use.used[0], used[i]) << names[i] << " after " << move << " moves";
+        used[i] = use.used[0];
+      }
+    }
+    ASSERT_TRUE(rig.tenants.attach(program.process, names[(move + 1) % 2]));
+  }
+  rig.machine.model.close_client(program.client);
+  rig.run_for(3s);
+  for (size_t i = 0; i < names.size(); ++i) {
+    const TenantUse use = use_of(rig, names[i]);
+    EXPECT_EQ(use.presumed[0], 0ns);
+    // A step may come 0.1 s after a move.
+    EXPECT_NEAR(use.used[0] / 1ms, due[i] / 1ms, 800) << names[i];
+  }
+}
+
+// As a program that resets its device does.
+TEST(SchedulerAccounts, AProgramThatMakesItsContextAgainKeepsItsAccount) {
+  SchedulerRig rig;
+  rig.start();
+  sim::Program& program = rig.add_busy("first", {});  // so that samples are told
+  rig.run_for(1s);
+  rig.machine.model.close_client(program.client);
+  ASSERT_TRUE(rig.tenants.set("again", {}, /*create=*/true));
+  for (int i = 0; i < 6; ++i) {
+    sim::Program one(rig.machine, 777);
+    ASSERT_TRUE(rig.tenants.attach(one.process, "again"));
+    one.kernel(100ms);
+    rig.run_for(250ms);
+    rig.machine.model.close_client(one.client);
+    rig.run_for(50ms);
+  }
+  rig.run_for(3s);
+  const TenantUse use = use_of(rig, "again");
+  EXPECT_EQ(use.presumed[0], 0ns);
+  EXPECT_NEAR(use.used[0] / 1ms, 600, 60) << "idle before each end, it used nothing then";
 }
 
 TEST(SchedulerAccounts, ATenantInARemovedOnesSlotBeginsWithNothing) {
