@@ -205,19 +205,23 @@ TEST(SchedulerAccounts, WhatAnUnknownBearerOfItsPidDidIsNotItsUse) {
   EXPECT_TRUE(rig.scheduler->state().departed.empty());
 }
 
-// Samples tell of what it did before it moved after it has.
+// It works and rests, so that what is presumed of it is often wrong; and samples tell of what it
+// did before it moved after it has.
 TEST(SchedulerAccounts, WhatAProgramDidAloneBeforeItMovedStaysTheOtherTenants) {
   SchedulerRig rig;
   rig.start();
-  sim::Program& program = rig.add_busy("one", {});
-  ASSERT_TRUE(rig.tenants.set("two", {}, /*create=*/true));
+  sim::Program program(rig.machine, 70);
   const std::array<std::string, 2> names{"one", "two"};
-  std::array<Nanos, 2> used{}, due{};
-  for (int move = 0; move < 40; ++move) {
-    const Nanos time = 300ms + 17ms * (move % 13);
-    const Time end = rig.machine.model.now() + time;
-    due[move % 2] += time;
-    while (rig.machine.model.now() < end) {
+  for (const std::string& name : names) ASSERT_TRUE(rig.tenants.set(name, {}, /*create=*/true));
+  std::array<Nanos, 2> used{};
+  Nanos done{};
+  for (int move = 0; move < 60; ++move) {
+    ASSERT_TRUE(rig.tenants.attach(program.process, names[move % 2]));
+    const Nanos work = 10ms * (move * 7 % 23);
+    if (work > 0ns) program.kernel(work);
+    done += work;
+    for (const Time end = rig.machine.model.now() + 230ms + 37ms * (move % 11);
+         rig.machine.model.now() < end;) {
       rig.run_for(5ms);
       for (size_t i = 0; i < names.size(); ++i) {
         const TenantUse use = use_of(rig, names[i]);
@@ -225,34 +229,37 @@ TEST(SchedulerAccounts, WhatAProgramDidAloneBeforeItMovedStaysTheOtherTenants) {
         used[i] = use.used[0];
       }
     }
-    ASSERT_TRUE(rig.tenants.attach(program.process, names[(move + 1) % 2]));
   }
   rig.machine.model.close_client(program.client);
   rig.run_for(3s);
-  for (size_t i = 0; i < names.size(); ++i) {
-    const TenantUse use = use_of(rig, names[i]);
-    EXPECT_EQ(use.presumed[0], 0ns);
-    // A step may come 0.1 s after a move.
-    EXPECT_NEAR(use.used[0] / 1ms, due[i] / 1ms, 800) << names[i];
+  Nanos all{};
+  for (const std::string& name : names) {
+    EXPECT_EQ(use_of(rig, name).presumed[0], 0ns);
+    all += use_of(rig, name).used[0];
   }
+  // What was presumed when it moved, nobody corrects.
+  EXPECT_GE(all, done - 100ms);
+  EXPECT_LE(all, done + 60 * 100ms);
 }
 
 // As a program that resets its device does.
 TEST(SchedulerAccounts, AProgramThatMakesItsContextAgainKeepsItsAccount) {
   SchedulerRig rig;
   rig.start();
-  sim::Program& program = rig.add_busy("first", {});  // so that samples are told
+  sim::Program& first = rig.add_busy("first", {});  // so that samples are told
   rig.run_for(1s);
-  rig.machine.model.close_client(program.client);
+  rig.machine.model.close_client(first.client);
   ASSERT_TRUE(rig.tenants.set("again", {}, /*create=*/true));
+  sim::Program program(rig.machine, 777);
+  ASSERT_TRUE(rig.tenants.attach(program.process, "again"));
   for (int i = 0; i < 6; ++i) {
-    sim::Program one(rig.machine, 777);
-    ASSERT_TRUE(rig.tenants.attach(one.process, "again"));
-    one.kernel(100ms);
+    program.kernel(100ms);
     rig.run_for(250ms);
-    rig.machine.model.close_client(one.client);
+    ASSERT_TRUE(rig.machine.model.destroy_context(program.client, program.context.context));
     rig.run_for(50ms);
+    program.context = rig.machine.model.create_context(program.client, 0).value();
   }
+  rig.machine.model.close_client(program.client);
   rig.run_for(3s);
   const TenantUse use = use_of(rig, "again");
   EXPECT_EQ(use.presumed[0], 0ns);
