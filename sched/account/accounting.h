@@ -5,10 +5,10 @@
 // one that it went off; with two or more active contexts that is exact. At both ends of a turn that
 // the end of its slice cuts off the hardware loads and stores the program's state, in which the
 // program does nothing, and that is charged to nobody: of such a turn its slice counts. A context
-// alone logs nothing: it counts as resident since its last start. What of that is use is
-// LoneContext's to say at first, and the driver's samples set it right up to 0.4 s later
-// (lone_use.h); what was too much is taken off its next use. A frozen process is charged nothing.
-// Time in which records were lost is charged to nobody, and counted in unattributed().
+// alone logs nothing: it counts as resident since its last start. What of that is use is presumed at
+// first (lone_context.h), and known when the driver's samples have told how busy the GPU was
+// (lone_use.h, division.h). A frozen process is charged nothing. Time in which records were lost is
+// charged to nobody, and counted in unattributed().
 //   slice 6 ms, on the GPU for 6.144 ms -> 6 ms used
 //
 // The log's time runs a little behind `now`; freezes and thaws are merged into it by their instant.
