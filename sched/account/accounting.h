@@ -5,8 +5,8 @@
 // one that it went off; with two or more active contexts that is exact. At both ends of a turn that
 // the end of its slice cuts off the hardware loads and stores the program's state, in which the
 // program does nothing, and that is charged to nobody: of such a turn its slice counts. A context
-// alone logs nothing: it counts as resident since its last start. What of that is use is presumed at
-// first (lone_context.h), and known when the driver's samples have told how busy the GPU was
+// alone logs nothing: it counts as resident since its last start. What of that is use is presumed
+// at first (lone_context.h), and known when the driver's samples have told how busy the GPU was
 // (lone_use.h, division.h). A frozen process is charged nothing. Time in which records were lost is
 // charged to nobody, and counted in unattributed().
 //   slice 6 ms, on the GPU for 6.144 ms -> 6 ms used
