@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <utility>
@@ -167,6 +168,11 @@ void LogReader::sample(const std::function<bool(uint32_t gpu)>& is_wanted) {
     });
   }
   take_samples();
+}
+
+bool LogReader::rest(Nanos patience) {
+  return std::ranges::all_of(samplers_,
+                             [&](const auto& sampler) { return sampler->wait(patience); });
 }
 
 void LogReader::take_samples() {

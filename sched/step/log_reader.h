@@ -40,6 +40,8 @@ class LogReader {
   // Asks for the driver's own samples, where they tell something that the log does not, or they are
   // wanted.
   void sample(const std::function<bool(uint32_t gpu)>& is_wanted);
+  // Waits until no sample is asked for, but not longer on any GPU. Returns false when one is.
+  bool rest(Nanos patience);
   // Enters those that have come.
   void take_samples();
 

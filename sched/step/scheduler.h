@@ -38,7 +38,9 @@ class Scheduler {
 
   // Waits until nothing is asked of the driver any more, at most `patience`. Returns false when
   // something is: the end of this object would wait for it.
-  bool rest(Nanos patience) { return state_.enforcer.rest(patience) && late_.rest(patience); }
+  bool rest(Nanos patience) {
+    return state_.enforcer.rest(patience) && late_.rest(patience) && logs_.rest(patience);
+  }
 
   // Whether the driver has not answered for long: then give this scheduler up and look for the GPUs
   // again.
