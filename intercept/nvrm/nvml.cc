@@ -214,9 +214,7 @@ std::optional<UtilisationSample> Nvml::utilisation(const std::string& name) {
   if (!makes_sense) {
     result.of.clear();
     if (!has_looks) result.from = result.until = now.time;
-  } else if (has_looks) {
-    device.looked = result.until;
-  } else if (!result.of.empty()) {
+  } else if (has_looks || !result.of.empty()) {
     device.looked = result.until;
   } else if (now.time - device.looked >= kSilence) {
     result.until = std::max<Time>(from, now.time - kLatest);

@@ -98,9 +98,8 @@ Accounting::Charge Accounting::close(pid_t pid, std::optional<Time> before) {
   if (meter == nullptr) return {};
   strangers_.absorb_shared(meter->lone_use);
   const LoneUse::Untold untold = meter->lone_use.close();
-  count(*meter, untold.presumed + untold.spared_by_rate);
-  meter->pending.presumed -= untold.presumed;
-  meter->pending.excused += untold.spared_by_word;
+  write_off(*meter, untold);
+  count(*meter, untold.spared_by_rate);
   const Charge last = meter->pending;
   if (!before) {
     remove(pid);
@@ -265,6 +264,13 @@ void Accounting::count(Meter& meter, Nanos used) {
   meter.pending.used += used;
 }
 
+// What was presumed was use; of what it rested by its own word nobody knows.
+void Accounting::write_off(Meter& meter, const LoneUse::Untold& untold) {
+  count(meter, untold.presumed);
+  meter.pending.presumed -= untold.presumed;
+  meter.pending.excused += untold.spared_by_word;
+}
+
 // It was not alone for long enough to say so, or is not at rest any more.
 void Accounting::decide(Meter& meter) {
   if (undecided_ <= Nanos::zero()) return;
@@ -290,9 +296,8 @@ void Accounting::close_slot() {
   for (auto& [pid, meter] : meters_) {
     shift(meter.slots);
     const LoneUse::Untold untold = meter.lone_use.forget(at_);
-    count(meter, untold.presumed);
-    meter.pending.presumed -= untold.presumed;
-    meter.pending.excused += untold.spared_by_word + untold.spared_by_rate;
+    write_off(meter, untold);
+    meter.pending.excused += untold.spared_by_rate;
     meter.share = share_of(meter);
     if (!is_second) continue;
     std::move(meter.history.begin() + 1, meter.history.end(), meter.history.begin());
@@ -307,13 +312,14 @@ void Accounting::close_slot() {
 Nanos Accounting::round() const {
   Nanos round{};
   for (const auto& [pid, meter] : meters_)
-    if (has_run(meter) && !meter.is_frozen && meter.ended > at_) round += meter.slice + kSwitch;
+    if (comes_in_turn(meter)) round += meter.slice + kSwitch;
   return round;
 }
 
-bool Accounting::has_run(const Meter& meter) {
-  return std::ranges::any_of(
-      meter.slots, [](const Slot& slot) { return slot.used > Nanos{} || slot.starts > 0; });
+// It has run in the window, is there and may run.
+bool Accounting::comes_in_turn(const Meter& meter) const {
+  const auto has_run = [](const Slot& slot) { return slot.used > Nanos{} || slot.starts > 0; };
+  return !meter.is_frozen && meter.ended > at_ && std::ranges::any_of(meter.slots, has_run);
 }
 
 // After so long without the GPU one that may run has nothing to do: one and a half rounds, in which
@@ -322,8 +328,7 @@ Nanos Accounting::rest_after() {
   if (rest_after_) return *rest_after_;
   Nanos round{};
   for (const auto& [pid, meter] : meters_)
-    if (has_run(meter) && !meter.is_frozen && meter.ended > at_)
-      round += meter.groups * (slice_of(meter) + kSwitch);
+    if (comes_in_turn(meter)) round += meter.groups * (slice_of(meter) + kSwitch);
   rest_after_ = 3 * round / 2;
   return *rest_after_;
 }

@@ -235,6 +235,7 @@ class Accounting {
   void add_use(Meter& meter, Nanos used);
   void show_use(Meter& meter, Nanos used);
   static void count(Meter& meter, Nanos used);
+  static void write_off(Meter& meter, const LoneUse::Untold& untold);
   void correct(Meter& meter, Time from, Time until, Nanos more);
   void charge_alone(Meter& meter, Time from, Time to);
   void charge_stranger(Time from, Time to);
@@ -249,7 +250,7 @@ class Accounting {
   void end_turn(Meter& meter, Nanos turn);
   void close_slot();
   static Nanos slice_of(const Meter& meter);
-  static bool has_run(const Meter& meter);
+  bool comes_in_turn(const Meter& meter) const;
   Nanos rest_after();
   Nanos round() const;
   void infer_resident();

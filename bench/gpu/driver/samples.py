@@ -30,15 +30,20 @@ class Sample(ctypes.Structure):
                 ("memory", ctypes.c_uint), ("encoder", ctypes.c_uint), ("decoder", ctypes.c_uint)]
 
 
+def first_gpu():
+    """NVML, and the GPU of index 0."""
+    nvml, device = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_void_p()
+    if nvml.nvmlInit_v2() or nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)):
+        sys.exit("NVML gives no GPU")
+    return nvml, device
+
+
 class Samples:
     """Reads what is new of one process."""
 
     def __init__(self, since_ms):
         self.since_ms, self.newest_us, self.asked_us = since_ms, 0, []
-        self.nvml = ctypes.CDLL("libnvidia-ml.so.1")
-        self.device = ctypes.c_void_p()
-        if self.nvml.nvmlInit_v2() or self.nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self.device)):
-            sys.exit("NVML gives no GPU")
+        self.nvml, self.device = first_gpu()
         self.found = {}  # by time stamp: what it says, and when it was read
 
     def read(self, pid):

@@ -19,7 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(1, str(HERE.parents[1]))
 import record
 import rig
-from samples import Sample
+from samples import Sample, first_gpu
 
 CROWDS = (("work, one at a time", 50, 1), ("work, four at a time", 50, 4), ("nothing, four at a time", 0, 4))
 GPU_UTILISATION = 1  # nvmlSamplingType_t
@@ -32,9 +32,7 @@ class GpuSample(ctypes.Structure):
 
 class Driver:
     def __init__(self):
-        self.nvml, self.device = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_void_p()
-        if self.nvml.nvmlInit_v2() or self.nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self.device)):
-            sys.exit("NVML gives no GPU")
+        self.nvml, self.device = first_gpu()
         self.newest_us = self.newest_of_gpu_us = int(time.time() * 1e6)
         self.rows, self.of_gpu = [], []
 

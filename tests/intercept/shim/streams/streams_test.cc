@@ -295,6 +295,16 @@ TEST_F(StreamsTest, WhatIsRefusedInACaptureThatIsInvalidRunsNowhere) {
   EXPECT_EQ(launches, 1);
 }
 
+// `joining` waits for an event that was recorded in the capture.
+void capture_with(Streams& all, Stream& capturing, Stream& joining) {
+  all.before_capture(capturing);
+  all.begin_capture(capturing);
+  const CUevent captured = the_gpu->new_event();
+  all.note_recorded(nullptr, captured);
+  all.before_joining(joining, captured);
+  all.end_capture(capturing);
+}
+
 // Only the partitions where it captures are kept for its graphs, not each in which some stream is.
 TEST_F(StreamsTest, AProgramThatCapturesGoesOnFollowing) {
   const CUstream captures = new_stream(false), joins = new_stream(false);
@@ -305,12 +315,7 @@ TEST_F(StreamsTest, AProgramThatCapturesGoesOnFollowing) {
     for (int i = 0; i < 50 && slot_->gpus[0].applied != groups; ++i)
       for (const CUstream stream : {kLegacy, captures, joins}) launch(stream);
     ASSERT_EQ(slot_->gpus[0].applied, groups);
-    streams().before_capture(capturing);
-    streams().begin_capture(capturing);
-    const CUevent captured = the_gpu->new_event();
-    streams().note_recorded(nullptr, captured);
-    streams().before_joining(joining, captured);
-    streams().end_capture(capturing);
+    capture_with(streams(), capturing, joining);
   }
 }
 
@@ -328,12 +333,7 @@ TEST_F(StreamsTest, APartitionWhoseStreamHasJoinedACaptureIsKept) {
   {
     Call call(*this, joins);
     call.put();
-    streams().before_capture(capturing);
-    streams().begin_capture(capturing);
-    const CUevent captured = the_gpu->new_event();
-    streams().note_recorded(nullptr, captured);
-    streams().before_joining(joining, captured);
-    streams().end_capture(capturing);
+    capture_with(streams(), capturing, joining);
   }
   const uint32_t both = joining.device->captured;
   EXPECT_EQ(std::popcount(both), 2);
