@@ -52,7 +52,9 @@ struct alignas(64) Device {
   // captured since: `left` waits for them.
   std::atomic<bool> has_graphs;
   std::atomic<uint32_t> left_graphs, left_graphs_seen;
-  std::atomic<Stream*> dirty;  // a list of all blocking streams that are dirty, and others
+  // A list of all blocking streams that are dirty, and others; protected by `listing`.
+  Stream* dirty;
+  SpinLock listing;
   Milestones milestones;
   SpinLock gathering;  // held while the legacy stream collects the dirty streams
   SpinLock lock;

@@ -3,7 +3,11 @@
 // does not know, so it is made here with events: an operation of the legacy stream waits for all
 // work of blocking streams that it has not waited for yet, and an operation of a blocking stream
 // for the legacy work so far. On the thread of the call; `gathering` is held while dirty streams
-// are collected.
+// are collected, `listing` while one is put on their list or taken off it.
+#include <sched.h>
+
+#include <utility>
+
 #include "intercept/shim/link/quiet.h"
 #include "intercept/shim/streams/streams.h"
 
@@ -34,13 +38,39 @@ bool Streams::order_with_legacy(Stream& stream, Use use) {
   return true;
 }
 
+// Under a lock, so that another thread whose work is in the stream finds the flag only when the
+// stream is on the list. Its call ends with that, and legacy work that comes next is behind it.
 void Streams::note_dirty(Stream& stream) {
-  // The flag first: gather() takes a stream off the list before it looks at the flag.
-  stream.is_dirty.store(true, std::memory_order_seq_cst);
-  if (stream.is_listed.exchange(true, std::memory_order_seq_cst)) return;
-  std::atomic<Stream*>& list = stream.device->dirty;
-  stream.next_dirty = list.load(std::memory_order_relaxed);
-  while (!list.compare_exchange_weak(stream.next_dirty, &stream, std::memory_order_release)) {
+  Device& device = *stream.device;
+  const Locked locked(device.listing);
+  stream.is_dirty.store(true, std::memory_order_relaxed);
+  if (stream.is_listed) return;
+  stream.is_listed = true;
+  stream.next_dirty = device.dirty;
+  device.dirty = &stream;
+}
+
+// Takes the stream off the list that gather() has taken, and returns the one behind it. From now
+// on it may be noted again.
+Stream* Streams::take_off_dirty(Device& device, Stream& stream) {
+  const Locked locked(device.listing);
+  stream.is_listed = false;
+  return stream.next_dirty;
+}
+
+// Before the entry is that of a stream of another device, whose list it is to be on. Waits for an
+// operation of the legacy stream that has taken the list and has not come to this stream yet.
+void Streams::leave_dirty_list(Stream& stream) {
+  Device& device = *stream.device;
+  for (;; ::sched_yield()) {
+    const Locked locked(device.listing);
+    if (!stream.is_listed) return;
+    Stream** link = &device.dirty;
+    while (*link != nullptr && *link != &stream) link = &(*link)->next_dirty;
+    if (*link == nullptr) continue;
+    *link = stream.next_dirty;
+    stream.is_listed = false;
+    return;
   }
 }
 
@@ -62,13 +92,15 @@ bool Streams::gather(Stream& legacy, Use use) {
   const bool is_query = use == Use::kQuery && captures_.load(std::memory_order_relaxed) == 0;
   bool is_any_left = false;
   bool is_home_dirty = false;
-  Stream* after = nullptr;
-  for (Stream* each = device.dirty.exchange(nullptr, std::memory_order_acquire); each != nullptr;
-       each = after) {
-    after = each->next_dirty;
-    each->is_listed.store(false, std::memory_order_seq_cst);
+  Stream* each = nullptr;
+  {
+    const Locked list(device.listing);
+    std::swap(each, device.dirty);
+  }
+  for (Stream* after = nullptr; each != nullptr; each = after) {
+    after = take_off_dirty(device, *each);
     const Look look(*each);
-    if (look.kind() != Stream::Kind::kBlocking || !each->is_dirty.load(std::memory_order_seq_cst))
+    if (look.kind() != Stream::Kind::kBlocking || !each->is_dirty.load(std::memory_order_relaxed))
       continue;
     // What it captures nobody waits for; and its entry may be that of a stream of another device.
     if (is_capturing(*each) || each->device != &device) {

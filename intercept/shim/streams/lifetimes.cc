@@ -32,6 +32,7 @@ void Streams::on_created(CUstream handle) {
   if (entry == nullptr) return go_home();
   Stream& stream = entry->stream;
   const bool is_blocking = (flags & CU_STREAM_NON_BLOCKING) == 0;
+  if (stream.device != nullptr && stream.device != device) leave_dirty_list(stream);
   stream.device = device;
   stream.place.store(0, std::memory_order_relaxed);
   stream.is_dirty.store(false, std::memory_order_relaxed);

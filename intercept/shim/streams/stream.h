@@ -31,7 +31,7 @@ struct Stream {
   // order with all other streams. In a blocking stream: how many of them it has waited for.
   std::atomic<uint64_t> legacy_operations;
   std::atomic<bool> is_dirty;     // blocking: it has work that the legacy stream has not waited for
-  std::atomic<bool> is_listed;    // in Device::dirty
+  bool is_listed;                 // in Device::dirty; protected by Device::listing
   std::atomic<bool> is_unmarked;  // per-thread: it has work at home, put there after `event`
   std::atomic<bool> is_leaving;   // its place before may still run what was there at `departure`
   bool is_held;                   // by hold_at_rest(); protected by the device's lock
@@ -49,7 +49,7 @@ struct Stream {
   // more (graphs/context_waits.h). Both only grow, also from one stream to the next at its address.
   std::atomic<uint32_t> graphs, graphs_seen;
   std::atomic<uint32_t> was_at;  // for is_leaving; bit n: what is before `departure` may run there
-  Stream* next_dirty;            // in Device::dirty
+  Stream* next_dirty;            // in Device::dirty; protected by Device::listing
   Stream* next_own;              // in Device::own
   std::atomic<uint32_t> owner;   // a thread's own default stream: its number in the kernel; else 0
   std::atomic<bool> is_taken;    // it lives, or is being destroyed; else its entry is free

@@ -6,9 +6,10 @@
 // The wrappers call this on any thread; a child of fork() starts anew. No call waits for another
 // thread's call, with these exceptions: the end of a stream waits for those who look at it, an
 // operation of the legacy stream for one that is being put behind the streams that are away, a use
-// of a stream for a move of that stream, which takes microseconds, and launches for the end of the
-// work in line when a new partition is made (drain.h). A move needs the stream for itself: where
-// another thread uses it, the launch goes to the old place, and the next one tries.
+// of a stream for a move of that stream, which takes microseconds, the end of a call for another
+// one that puts a stream on the list of those that are dirty, and launches for the end of the work
+// in line when a new partition is made (drain.h). A move needs the stream for itself: where another
+// thread uses it, the launch goes to the old place, and the next one tries.
 #pragma once
 
 #include <atomic>
@@ -344,6 +345,8 @@ class Streams {
   static void forget_prepared(Device& device);
   // legacy.cc, captures.cc
   static void note_dirty(Stream& stream);
+  static Stream* take_off_dirty(Device& device, Stream& stream);
+  static void leave_dirty_list(Stream& stream);
   bool gather(Stream& legacy, Use use);
   bool has_ended(Stream& stream);
   bool forget_unknown_capture(CUstream stream);

@@ -97,6 +97,12 @@ class FakeGpu {
     queues_[handle].is_blocking = is_blocking;
     return handle;
   }
+  // A blocking stream with a handle that another one had before it was destroyed.
+  void create_again(CUstream handle) {
+    const std::lock_guard lock(mutex_);
+    ++created_;
+    queues_[handle].is_blocking = true;
+  }
   // The stream's work goes on.
   void destroy(CUstream stream) {
     const std::lock_guard lock(mutex_);

@@ -804,5 +804,45 @@ TEST_F(StreamsTest, OrderHoldsAcrossThreads) {
   EXPECT_GT(slot_->gpus[0].moves, 50u);
 }
 
+// More threads than processors, so that now and then one of them stands still inside a call while
+// the others use the same stream.
+TEST_F(StreamsTest, OrderHoldsBesideThreadsThatStandStill) {
+  constexpr int kRounds = 60, kThreads = 16, kCalls = 50;
+  for (int round = 0; round < kRounds; ++round) {
+    start_over();
+    const CUstream stream = new_stream();
+    visit({{1}}, {{kLegacy, stream}});
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i)
+      threads.emplace_back([&, i] {
+        for (int j = 0; j < kCalls; ++j) launch((i + j) % 2 == 0 ? stream : kLegacy);
+      });
+    for (std::thread& thread : threads) thread.join();
+    ASSERT_EQ(broken(), std::vector<std::string>{}) << "round " << round;
+  }
+}
+
+// An address is one of a stream of another device, whose legacy stream had not waited for it.
+TEST_F(StreamsTest, OrderHoldsInAStreamWhoseAddressAnotherDeviceHad) {
+  const CUstream stream = new_stream();
+  visit({{1}}, {{kLegacy, stream}});
+  launch(stream);
+  destroy(stream);
+  const CUcontext other = reinterpret_cast<CUcontext>(uintptr_t{0x600});
+  streams().on_retained(1, other);
+  current_context = other;
+  the_gpu->create_again(stream);
+  streams().on_created(stream);
+  visit(kThereAndHome, {{kLegacy, stream}});
+  move_to(1);
+  for (const CUstream each : {stream, kLegacy, stream, kLegacy}) {
+    Call call(*this, each);
+    call.put();
+    EXPECT_TRUE(call.is_away());
+  }
+  EXPECT_EQ(broken(), std::vector<std::string>{});
+  current_context = kContext;
+}
+
 }  // namespace
 }  // namespace gpushare::shim
