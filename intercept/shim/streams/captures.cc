@@ -26,8 +26,10 @@ Place Streams::capture_place(const Device& device) const {
   return static_cast<Place>(there - 1);
 }
 
-// All streams go, as they may join the capture later; but not other threads' own default streams,
-// which this thread cannot name. All graphs of a process are captured in the partition of the first
+// All streams that are used go, as they may join the capture later; but not other threads' own
+// default streams, which this thread cannot name. One that is not used yet goes when it joins: to
+// make many stand-ins now, one of which the driver may let wait for what runs (rest.cc), is for
+// nothing where a program has streams that it never uses. All graphs of a process are captured in the partition of the first
 // one, because the driver updates a graph only by one from the same partition.
 void Streams::before_capture(Stream& stream) {
   Device& device = *stream.device;
@@ -49,7 +51,7 @@ void Streams::before_capture(Stream& stream) {
   }
   bring(stream);
   for (Stream* each = all_.load(std::memory_order_acquire); each != nullptr; each = each->next)
-    if (each->device == &device &&
+    if (each->device == &device && each->is_used.load(std::memory_order_relaxed) &&
         each->at[0].load(std::memory_order_relaxed) != GS_CU_STREAM_PER_THREAD)
       bring(*each);
 }
@@ -76,7 +78,7 @@ bool Streams::may_be_captured(CUevent event) const {
 void Streams::before_joining(Stream& stream, CUevent event) {
   constexpr int kMostTries = 1000, kMostWithoutStandIn = 10;
   if (stream.kind.load(std::memory_order_relaxed) == Stream::Kind::kLegacy ||
-      (stream.is_used.load(std::memory_order_relaxed) && !may_be_captured(event)))
+      !may_be_captured(event))
     return;
   const Inside inside;
   const AllowedInCaptures allowed(*driver_);

@@ -173,7 +173,8 @@ class Streams {
 
   // --- captures.cc ---
 
-  // Moves the streams of its device to where graphs are captured, except those in use. REQUIRES:
+  // Moves the streams of its device to where graphs are captured, except those in use and those
+  // into which nothing was put yet. REQUIRES:
   // the caller is not one of the stream's users; a per-thread stream is the caller's own.
   void before_capture(Stream& stream);
   void begin_capture(Stream& stream);
@@ -184,8 +185,8 @@ class Streams {
   // The event was recorded in the stream (null: one that the shim leaves alone) while one captured.
   void note_recorded(const Stream* stream, CUevent event);
   // Before the stream waits for the event, by which it may join a capture: it goes to where the
-  // process captures, if it is not used yet, or the event is one of a capture. REQUIRES: the caller
-  // is not one of its users.
+  // process captures, if the event is one of a capture. REQUIRES: the caller is not one of its
+  // users.
   void before_joining(Stream& stream, CUevent event);
   // While any stream captures: ends captures of threads' own default streams whose threads have
   // ended, as nobody else can.
