@@ -29,8 +29,9 @@ Place Streams::capture_place(const Device& device) const {
 // All streams that are used go, as they may join the capture later; but not other threads' own
 // default streams, which this thread cannot name. One that is not used yet goes when it joins: to
 // make many stand-ins now, one of which the driver may let wait for what runs (rest.cc), is for
-// nothing where a program has streams that it never uses. All graphs of a process are captured in the partition of the first
-// one, because the driver updates a graph only by one from the same partition.
+// nothing where a program has streams that it never uses. All graphs of a process are captured in
+// the partition of the first one, because the driver updates a graph only by one from the same
+// partition.
 void Streams::before_capture(Stream& stream) {
   Device& device = *stream.device;
   const Inside inside;
