@@ -385,8 +385,12 @@ bool Agent::on_signal(int signal) {
   return false;
 }
 
+// Files are begun first: if a GPU hangs, the agent may be killed before it has undone all.
 void Agent::stop(Ending ending) {
   notify_systemd("STOPPING=1");
+  kept_roster_.save_last();
+  knees_.save_last();
+  lengths_.save_last();
   if (gpus_.are_there()) gpus_.scheduler().stop();
   events_.reset();
   opened_.reset();

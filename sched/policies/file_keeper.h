@@ -38,9 +38,7 @@ class FileKeeper {
   // Writes what save() has not, within kLastPatience.
   ~FileKeeper() {
     if (writing_.valid() && writing_.wait_for(kLastPatience) != std::future_status::ready) return;
-    is_due_ = true;
-    next_ = Time{};
-    save(Time::max());
+    save_last();
     if (writing_.valid()) writing_.wait_for(kLastPatience);
   }
 
@@ -72,6 +70,13 @@ class FileKeeper {
     writing_ = start_aside<Result<>>(
         [write = write_, path = path_, text = std::move(*text)] { return write(path, text); });
     if (!writing_.valid()) store_.note_failure();
+  }
+
+  // As save(), whatever pause is left: the agent is about to end. Never blocks.
+  void save_last() {
+    is_due_ = true;
+    next_ = Time{};
+    save(Time::max());
   }
 
   // Stays where it is, also over open().

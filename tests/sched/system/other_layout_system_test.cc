@@ -145,6 +145,16 @@ TEST_F(SettingsAndAnotherLayout, HoldAfterACleanStop) {
   expect_all_is_set();
 }
 
+// The agent is killed in the end, as a call of the driver does not come back.
+TEST_F(SettingsAndAnotherLayout, HoldAfterAStopWhileAGpuHangs) {
+  rig_.set_hang(0);
+  EXPECT_NE(ended_by(*rig_.gpushared, SIGTERM), 0) << rig_.output("agent.log");
+  rig_.set_hang(0, false);
+  rig_.set_layout_version(99);
+  start();
+  expect_all_is_set();
+}
+
 TEST_F(SettingsAndAnotherLayout, HoldAfterAgentAndSupervisorWereKilled) {
   ASSERT_TRUE(eventually([&] {
     return is_in_file("later") && is_in_file("pid") && !is_in_file("gone");
