@@ -26,15 +26,16 @@ void Streams::make_announced(Device& device) {
       captures_.load(std::memory_order_relaxed) != 0 ||
       other_contexts_.load(std::memory_order_relaxed) > 0 || is_driver_newer_)
     return;
+  const int gpu = device.gpu;  // once: see is_announced_new()
   const uint64_t now = monotonic_ns();
-  if (now < device.soon_after_ns) return;
+  if (gpu < 0 || now < device.soon_after_ns) return;
   const AllowedInCaptures allowed(*driver_);
   if (++device.soon_tries == kSoonTries) {
     device.soon_tries = 0;
     device.soon_after_ns = now + kSoonPauseNs;
   }
   for (uint32_t i = 0; i < kShimSoon; ++i) {
-    const uint64_t set = slot().soon[device.gpu].sets[i].load(std::memory_order_relaxed);
+    const uint64_t set = slot().soon[gpu].sets[i].load(std::memory_order_relaxed);
     if (set == device.prepared[i].load(std::memory_order_relaxed)) continue;
     const bool is_to_be_made = !is_prepared(device, set);
     if (is_to_be_made && !hold_at_rest(device)) return;

@@ -22,10 +22,14 @@ bool Streams::order_with_legacy(Stream& stream, Use use) {
   if (kind == Stream::Kind::kNonBlocking || leaves_no_work(use)) return true;
   const uint64_t operations = device.legacy.legacy_operations.load(std::memory_order_acquire);
   if (stream.legacy_operations.load(std::memory_order_acquire) == operations) return true;
+  // What it captures waits for nothing, so that what it runs after that still has to.
+  if (is_capturing(stream)) return true;
   const bool is_legacy_home = device.legacy.place.load(std::memory_order_relaxed) == 0;
   const bool is_at_home = stream.place.load(std::memory_order_relaxed) == 0;
-  if (!(is_legacy_home && is_at_home) && !is_capturing(stream)) {
+  if (!(is_legacy_home && is_at_home)) {
     const KeepErrno errno_of_the_program;
+    // The event is not behind the thread's own work any more, but behind the legacy work alone.
+    if (stream.is_own_at_home()) stream.is_unmarked.store(true, std::memory_order_relaxed);
     // An event in the legacy stream's home would come after the work of all blocking streams there,
     // for which this stream need not wait. An event in its own home comes after the legacy work
     // alone.

@@ -71,24 +71,31 @@ void Streams::before_destroy(CUstream handle) {
   if (stream.began_capture.exchange(false, std::memory_order_relaxed))
     captures_.fetch_sub(1, std::memory_order_relaxed);
   // Its work runs on. Home waits for it, and the home of the legacy stream waits for home.
-  if (stream.is_dirty.load(std::memory_order_relaxed))
-    device.has_left_work.store(true, std::memory_order_relaxed);
   if (const Place place = stream.place.load(std::memory_order_relaxed); place != 0) {
     home_waits(stream);
     count_move(device, place, 0);
   }
+  if (stream.is_dirty.load(std::memory_order_relaxed))
+    device.has_left_work.store(true, std::memory_order_release);
   note_left_work(stream);
   device.ending.fetch_sub(1, std::memory_order_release);
-  drop_stand_ins(stream);
+  {
+    const Locked locked(device.lock);  // a partition goes only with all its stand-ins
+    drop_stand_ins(stream);
+  }
   take_off_list(stream);
   stream.is_taken.store(false, std::memory_order_release);  // pairs with the load in add_entry()
 }
 
 // The legacy stream waits for the work of a stream only while that is in use. So home waits for it
-// before, and gather(), which finds the stream no longer in use, finds that home has work.
+// before, and gather(), which finds the stream no longer in use, finds that home has work. While
+// gather() asks whether that has ended the stream seems clean, and may be dirty again.
 void Streams::leave_dirty(Stream& stream) {
   const Look look(stream);
-  if (!stream.is_dirty.load(std::memory_order_relaxed)) return;
+  {
+    const Locked locked(stream.device->gathering);
+    if (!stream.is_dirty.load(std::memory_order_relaxed)) return;
+  }
   if (stream.place.load(std::memory_order_acquire) != 0 && !is_capturing(stream))
     home_waits(stream);
   stream.device->has_left_work.store(true, std::memory_order_release);

@@ -240,10 +240,12 @@ void Streams::before_launch(Stream& stream) {
     if (has_concern(device, kMilestoneDue) || (may_follow && is_wanted_new(device)))
       put_milestone(stream);
   }
-  if (stream.place.load(std::memory_order_relaxed) == 0) count_at_home(device);
+  if (stream.place.load(std::memory_order_relaxed) == 0 || is_elsewhere(stream))
+    count_at_home(device);
 }
 
-// Counts a launch that runs at home, if a partition is wanted.
+// Counts a launch that runs at home, or in a partition from before because the stream has no
+// stand-in in the present one yet, if a partition is wanted.
 void Streams::count_at_home(const Device& device) const {
   const int gpu = device.gpu;  // once: see is_announced_new()
   if (gpu < 0 || slot().gpus[gpu].wanted.load(std::memory_order_relaxed) == 0) return;
@@ -351,7 +353,8 @@ void Streams::count_move(Device& device, Place from, Place to) {
   } else {
     device.inhabitants[to].fetch_add(1, std::memory_order_relaxed);
   }
-  if (device.gpu >= 0) slot().gpus[device.gpu].moves.fetch_add(1, std::memory_order_relaxed);
+  const int gpu = device.gpu;  // once: see is_announced_new()
+  if (gpu >= 0) slot().gpus[gpu].moves.fetch_add(1, std::memory_order_relaxed);
 }
 
 // Makes what is put into `to` from now on run after what is in `from`. False: the driver refused.
@@ -430,8 +433,9 @@ void Streams::go(Stream& stream, Place target) {
                                 ? stream.was_at.load(std::memory_order_relaxed)
                                 : 0;
     stream.was_at.store(before | 1u << place, std::memory_order_relaxed);
-    stream.place.store(target, std::memory_order_release);
+    // First: who finds it in its new place asks whether it has left the one before.
     stream.is_leaving.store(true, std::memory_order_release);
+    stream.place.store(target, std::memory_order_release);
     set_concern(device, kStreamLate, true);
     count_move(device, place, target);
   } else if (place == 0) {

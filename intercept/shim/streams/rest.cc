@@ -20,9 +20,9 @@ using Place = Partitions::Place;
 bool Streams::is_at_rest(Stream& stream) const {
   const CUstream there = stream.physical();
   if (there != GS_CU_STREAM_PER_THREAD) return driver_->cuStreamQuery(there) == CUDA_SUCCESS;
+  const Locked locked(stream.event_lock);
   if (stream.is_unmarked.load(std::memory_order_relaxed))
     return driver_->cuStreamQuery(GS_CU_STREAM_LEGACY) == CUDA_SUCCESS;
-  const Locked locked(stream.event_lock);
   return stream.event == nullptr || driver_->cuEventQuery(stream.event) == CUDA_SUCCESS;
 }
 
@@ -49,6 +49,12 @@ bool Streams::hold_at_rest(Device& device) {
     uint32_t nobody = 0;
     stream.is_held =
         stream.users.compare_exchange_strong(nobody, Stream::kMoving, std::memory_order_seq_cst);
+    if (stream.is_held && stream.kind.load(std::memory_order_seq_cst) == Stream::Kind::kNone) {
+      // It has ended since it was found, and may not be on the list any more.
+      stream.is_held = false;
+      stream.users.fetch_sub(Stream::kMoving, std::memory_order_release);
+      return;
+    }
     const bool is_empty = !stream.is_used.load(std::memory_order_acquire);
     is_at_rest_now = stream.is_held && captures_.load(std::memory_order_seq_cst) == 0 &&
                      (is_empty || is_at_rest(stream));
@@ -192,7 +198,7 @@ void Streams::drop_spares(Device& device, Place place) {
 // A stream is about to be destroyed. Its work runs on, and only `left` can still be asked about it.
 void Streams::note_left_work(Stream& stream) {
   Device& device = *stream.device;
-  if (captures_.load(std::memory_order_relaxed) != 0) return;
+  if (is_capturing(stream)) return;
   const AllowedInCaptures allowed(*driver_);
   if (driver_->cuStreamQuery(stream.physical()) == CUDA_SUCCESS) return;
   const Locked locked(device.lock);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams that are not used yet when a capture begins: the driver may let each new stream in a
-// partition wait for what runs, so that none is made before it is needed.
+// What a capture concerns beside its own stream: streams that are not used yet when it begins (the
+// driver may let each new stream in a partition wait for what runs, so that none is made before it
+// is needed), and what is put into the program's streams before and after it.
 #include <vector>
 
 #include "tests/intercept/shim/streams/streams_rig.h"
@@ -46,6 +47,46 @@ TEST_F(UnusedStreamsTest, GoWhenTheyJoinAndNotForAnotherEvent) {
     EXPECT_TRUE(streams().is_at_captures(unused(i))) << i;
   }
   EXPECT_EQ(the_gpu->created(), created_ + unused_.size() - Device::kSpares);
+}
+
+// The call of the legacy stream ends only after the capture has begun. What is captured waits for
+// nothing; what the stream runs after the capture does.
+TEST_F(StreamsTest, AfterItsCaptureAStreamWaitsForLegacyWorkOfBefore) {
+  const CUstream stream = new_stream();
+  visit({{1}}, {{kLegacy, stream}});
+  Stream& capturing = *streams().find(stream, Flavor::kLegacy);
+  Call legacy(*this, kLegacy, Use::kOperation);
+  legacy.put();
+  streams().before_capture(capturing);
+  streams().begin_capture(capturing);
+  captures_now = capturing.physical();
+  legacy.end();
+  {
+    const StreamUse captured(stream, Flavor::kLegacy, Use::kLaunch);
+  }
+  captures_now = nullptr;
+  streams().end_capture(capturing);
+  EXPECT_TRUE(is_first(legacy.number(), launch(stream)));
+  EXPECT_EQ(broken(), std::vector<std::string>{});
+}
+
+TEST_F(StreamsTest, ItIsNotInThePartitionWhileAStreamsWorkRunsThatWasDestroyedBesideACapture) {
+  const CUstream stays = new_stream(false), ends = new_stream(false), captures = new_stream(false);
+  visit(kThereAndHome, {{stays, ends, captures}});
+  the_gpu->running.add(launch(ends));
+  Stream& capturing = *streams().find(captures, Flavor::kLegacy);
+  streams().begin_capture(capturing);
+  captures_now = capturing.physical();
+  destroy(ends);
+  captures_now = nullptr;
+  streams().end_capture(capturing);
+  move_to(1);
+  for (int i = 0; i < 3; ++i) launch(stays);
+  EXPECT_EQ(slot_->gpus[0].applied, 0u);
+  EXPECT_EQ(slot_->gpus[0].follows, ShimFollows::kWorkRemains);
+  the_gpu->running = {};
+  launch(stays);
+  EXPECT_EQ(slot_->gpus[0].applied, 1u);
 }
 
 }  // namespace

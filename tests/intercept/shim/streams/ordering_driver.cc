@@ -7,6 +7,8 @@ namespace gpushare::shim {
 
 std::unique_ptr<FakeGpu> the_gpu;
 std::function<void()> other_threads;
+std::function<void(CUstream)> before_question, before_recording;
+std::atomic<CUstream> captures_now = nullptr;
 CUresult record_answer = CUDA_SUCCESS;
 std::atomic<size_t> mode_changes = 0;
 CUstream ended_capture = nullptr;
@@ -43,6 +45,7 @@ constinit const Driver kDriver{
     .cuEventRecord =
         [](CUevent event, CUstream stream) {
           if (record_answer != CUDA_SUCCESS) return record_answer;
+          if (before_recording) before_recording(stream);
           meanwhile();
           the_gpu->record(event, stream);
           meanwhile();
@@ -66,6 +69,7 @@ constinit const Driver kDriver{
         },
     .cuStreamQuery =
         [](CUstream stream) {
+          if (before_question) before_question(stream);
           return the_gpu->is_done(stream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
         },
     .cuStreamDestroy_v2 = [](CUstream stream) { return the_gpu->destroy(stream), CUDA_SUCCESS; },
@@ -76,8 +80,11 @@ constinit const Driver kDriver{
         },
     .cuStreamGetPriority = [](CUstream, int*) { return CUDA_SUCCESS; },
     .cuStreamIsCapturing =
-        [](CUstream, CUstreamCaptureStatus* status) {
-          return *status = CU_STREAM_CAPTURE_STATUS_NONE, CUDA_SUCCESS;
+        [](CUstream stream, CUstreamCaptureStatus* status) {
+          *status = stream != nullptr && stream == captures_now.load()
+                        ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                        : CU_STREAM_CAPTURE_STATUS_NONE;
+          return CUDA_SUCCESS;
         },
     .cuStreamEndCapture =
         [](CUstream stream, CUgraph* graph) {

@@ -181,6 +181,11 @@ class FakeGpu {
 extern std::unique_ptr<FakeGpu> the_gpu;
 // What other threads do between two calls that the shim makes to the driver; empty: nothing.
 extern std::function<void()> other_threads;
+// Called before a stream is asked whether it is empty, or an event is recorded in one, by any
+// thread; empty: nothing. They may change only while no other thread calls the driver.
+extern std::function<void(CUstream)> before_question, before_recording;
+// It captures a graph, as far as the driver is asked; null: none does.
+extern std::atomic<CUstream> captures_now;
 // What it answers when an event is to be recorded, as in a capture that is invalid.
 extern CUresult record_answer;
 // How often the shim began or ended to ask for streams and events.
