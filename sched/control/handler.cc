@@ -85,12 +85,12 @@ class Handler {
     bool is_admin_only;
     void (Handler::*run)();
   };
-  static const std::array<Operation, 13> kOperations;
+  static const std::array<Operation, 14> kOperations;
 
   void require_admin() const {
     if (!peer_.is_admin)
       throw Refusal{"denied", "this takes root or membership of the group gpushare",
-                    "hello, status, doctor, and place and run without tenant or settings"};
+                    "hello, status, use, doctor, and place and run without tenant or settings"};
   }
 
   const Json& member(const char* key) const {
@@ -173,12 +173,25 @@ class Handler {
     const std::string tenant = string("tenant");
     const TenantUse use = use_of(tenant);
     value_or_refuse(scope_.control.remove(tenant));
+    say_use(use);
+    answer_.has_changed = true;
+  }
+  // The same while it is there, with what binds it.
+  void use() {
+    const std::string tenant = string("tenant");
+    const auto slot = scope_.tenants.find(tenant);
+    if (!slot) throw Refusal{"usage", fmt::format("there is no tenant '{}'", tenant), ""};
+    say_use(use_of(tenant));
+    Json& settings = body_["settings"] = Json::object();
+    for (const Setting& setting : format_settings(scope_.tenants.at(*slot)->settings))
+      settings[setting.key] = setting.value;
+  }
+  void say_use(const TenantUse& use) {
     Nanos used{};
     for (size_t gpu = 0; gpu < use.used.size(); ++gpu)
       used += use.used[gpu] + std::max(use.presumed[gpu], Nanos{});
     body_["gpu_time_ns"] = used.count();
     body_["throttled_ns"] = use.throttled.count();
-    answer_.has_changed = true;
   }
   TenantUse use_of(const std::string& tenant) const {
     const auto slot = scope_.tenants.find(tenant);
@@ -401,9 +414,10 @@ class Handler {
   Answer answer_;
 };
 
-const std::array<Handler::Operation, 13> Handler::kOperations{{
+const std::array<Handler::Operation, 14> Handler::kOperations{{
     {"hello", false, &Handler::hello},
     {"status", false, &Handler::status},
+    {"use", false, &Handler::use},
     {"doctor", false, &Handler::doctor},
     {"run", false, &Handler::run},
     {"place", false, &Handler::place},

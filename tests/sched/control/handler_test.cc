@@ -9,6 +9,7 @@
 #include <random>
 
 #include "sched/module/kernel_tenants.h"
+#include "shmctl/plane/snapshot.h"
 #include "tests/sched/support/scheduler_rig.h"
 #include "tests/shmctl/settings/plain_sysfs.h"
 
@@ -278,8 +279,25 @@ TEST_F(ControlHandlerTest, AnOrdinaryUserMayOnlyLookAndRun) {
     EXPECT_FALSE(answer.has_changed) << request;
   }
   for (const char* request : {R"({"op":"hello"})", R"({"op":"status"})", R"({"op":"doctor"})",
-                              R"({"op":"run"})", R"({"op":"run","tenant":"default"})"})
+                              R"({"op":"use","tenant":"default"})", R"({"op":"run"})",
+                              R"({"op":"run","tenant":"default"})"})
     EXPECT_EQ(ask(request, kUser)["ok"], true) << request;
+}
+
+TEST_F(ControlHandlerTest, SaysWhatATenantUsedAndWhatBindsIt) {
+  const Json unknown = ask(R"({"op":"use","tenant":"a"})");
+  EXPECT_EQ(unknown["code"], "usage");
+  EXPECT_EQ(unknown["error"], "there is no tenant 'a'");
+  ask(R"({"op":"set","tenant":"a","settings":{"weight":"300","max":"30%"},"create":true})");
+  const Answer answer = handle(R"({"op":"use","tenant":"a"})");
+  EXPECT_FALSE(answer.has_changed);
+  const Json use = Json::parse(answer.line);
+  EXPECT_EQ(use["gpu_time_ns"], 0);
+  EXPECT_EQ(use["throttled_ns"], 0);
+  EXPECT_EQ(use["settings"]["weight"], "300");
+  EXPECT_EQ(use["settings"]["max"], "30%");
+  EXPECT_EQ(use["settings"]["memory_max"], "max");
+  EXPECT_EQ(use["settings"]["priority"], "normal");
 }
 
 TEST_F(ControlHandlerTest, ARunInAScopeHasWhateverIsInTheCallersCgroup) {
