@@ -16,7 +16,7 @@ demo="g++ make git libasio-dev libbpf-dev libelf-dev zlib1g-dev libzstd-dev libs
 rest="libboost-dev libncurses-dev libclang-rt-19-dev lld-19 clang-tidy-19 clang-format-19 libgtest-dev libgmock-dev
   libbenchmark-dev libfuse3-dev fuse3 python3 mandoc shellcheck sparse"
 kernel="qemu-system-x86 busybox-static cpio pahole debhelper dkms
-  libslurm-dev slurmctld slurmd slurm-client munge
+  libslurm-dev slurmctld slurmd slurm-client munge slurmdbd mariadb-server-core mariadb-client-core
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libcurl4-openssl-dev"
 debug_kernel="flex bison bc xz-utils"
 

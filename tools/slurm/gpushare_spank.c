@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * gpushare_spank.so: each Slurm job is a tenant of gpushare, slurm-JOBID, whose weight is what the
- * job's shards make; where the administrator says so it is below another tenant. Slurm calls it in srun, sbatch and salloc (the options are checked), in
- * slurmstepd as root (the step and its tasks join, before exec) and in a short-lived process of
- * slurmd when the job has ended (the tenant goes). It links nothing, waits for the agent for
+ * job's shards make; where the administrator says so it is below another tenant. Slurm calls it in
+ * srun, sbatch and salloc (the options are checked), in slurmstepd as root (the step and its tasks
+ * join, before exec) and in short-lived processes of slurmd before the job (its account is kept) and
+ * when it has ended (the tenant goes). It links nothing, waits for the agent, and for slurmctld, for
  * LIMIT_MS at most each time, and refuses a job in its task only: a step that fails earlier would
  * make Slurm drain the node. docs/slurm.md is for users.
  */
@@ -23,10 +24,16 @@ SPANK_PLUGIN(gpushare, 1)
 #include <unistd.h>
 
 #include "tools/slurm/agent.h"
+#include "tools/slurm/child.h"
+#include "tools/slurm/comment.h"
 #include "tools/slurm/ended.h"
+#include "tools/slurm/kept.h"
 #include "tools/slurm/settle.h"
+#include "tools/slurm/write.h"
 
 #define LIMIT_MS 1500
+#define SCONTROL_S 2
+#define SACCTMGR_S 30           /* nobody waits for it */
 #define EXTERN_STEP 0xfffffffcu /* holds processes that no step started; runs none itself */
 
 static struct gs_admin admin;
@@ -36,6 +43,7 @@ static char refusal[GS_WHY_SIZE];
 static char complaint[GS_WHY_SIZE];
 static bool has_joined;
 static char joined[GS_TENANT_SIZE]; /* the job's tenant, if it has */
+static int commenting = -1;         /* of gs_start(): its comment is being written */
 
 static bool is_submitting(void)
 {
@@ -159,16 +167,13 @@ static int remove_tenant(const char *tenant)
 	snprintf(request, sizeof(request), "{\"op\":\"remove\",\"tenant\":\"%s\"}", tenant);
 	outcome = gs_ask(admin.socket, request, LIMIT_MS, answer);
 	if (outcome == GS_DONE) {
-		const uint64_t used = gs_member_number(answer, "gpu_time_ns", 0) / 1000000;
-		const uint64_t throttled = gs_member_number(answer, "throttled_ns", 0) / 1000000;
-		char line[160];
+		char line[160], used[GS_SECONDS_SIZE], throttled[GS_SECONDS_SIZE];
 
 		snprintf(line, sizeof(line),
-			 "gpushare: job %" PRIu32 " used %" PRIu64
-			 ".%03u GPU seconds, was throttled "
-			 "for %" PRIu64 ".%03u s",
-			 gs_job_of_tenant(tenant), used / 1000, (unsigned int)(used % 1000),
-			 throttled / 1000, (unsigned int)(throttled % 1000));
+			 "gpushare: job %" PRIu32 " used %s GPU seconds, was throttled for %s s",
+			 gs_job_of_tenant(tenant),
+			 gs_seconds(gs_member_number(answer, "gpu_time_ns", 0), used),
+			 gs_seconds(gs_member_number(answer, "throttled_ns", 0), throttled));
 		slurm_info("%s", line);
 		syslog(LOG_DAEMON | LOG_INFO, "%s", line);
 	} else if (outcome == GS_ABSENT) {
@@ -182,7 +187,7 @@ static int remove_tenant(const char *tenant)
  * where there is no such other. Returns how many there are. */
 static int tenant_names(spank_t spank, uint32_t job, char names[2][GS_TENANT_SIZE])
 {
-	char buffer[1024], user[GS_TENANT_SIZE] = "";
+	char buffer[1024], user[GS_TENANT_SIZE] = "", account[GS_KEPT_SIZE] = "";
 	struct passwd entry, *found = NULL;
 	uid_t uid = 0;
 
@@ -190,7 +195,9 @@ static int tenant_names(spank_t spank, uint32_t job, char names[2][GS_TENANT_SIZ
 	if (strstr(admin.below, "%u") && spank_get_item(spank, S_JOB_UID, &uid) == ESPANK_SUCCESS &&
 	    !getpwuid_r(uid, &entry, buffer, sizeof(buffer), &found) && found)
 		snprintf(user, sizeof(user), "%s", found->pw_name);
-	if (gs_tenant_name(&admin, user, job, names[0]))
+	if (strstr(admin.below, "%a"))
+		gs_look_up(admin.socket, GS_ACCOUNT, job, account);
+	if (gs_tenant_name(&admin, user, account, job, names[0]))
 		return 1;
 	snprintf(names[1], GS_TENANT_SIZE, "slurm-%" PRIu32, job);
 	return 2;
@@ -206,6 +213,61 @@ static enum gs_outcome run_in(const char *tenant, const char *settings, char *an
 	return gs_ask(admin.socket, request, LIMIT_MS, answer);
 }
 
+static uint32_t number_of(spank_t spank, spank_item_t item)
+{
+	uint32_t number = 0;
+
+	return spank_get_item(spank, item, &number) == ESPANK_SUCCESS ? number : 0;
+}
+
+/* In slurmstepd. Of several nodes one speaks for all. */
+static int begin_step_comment(spank_t spank, char *job)
+{
+	gs_job_name(number_of(spank, S_JOB_ID), number_of(spank, S_JOB_ARRAY_ID),
+		    number_of(spank, S_JOB_ARRAY_TASK_ID), job);
+	return number_of(spank, S_JOB_NODEID) ?
+		       -1 :
+		       gs_write_comment(admin.socket, joined, job, GS_AT_SLURMCTLD, LIMIT_MS);
+}
+
+/* slurmctld takes it while the job runs. Of one that was cancelled only slurmdbd does; there the epilog
+ * writes it, when all has ended. */
+static void end_step_comment(spank_t spank)
+{
+	char why[GS_WHY_SIZE], job[GS_JOB_SIZE];
+	const uint32_t number = number_of(spank, S_JOB_ID);
+	int fd;
+
+	if (commenting >= 0)
+		(void)gs_await_end(commenting, LIMIT_MS, why, sizeof(why));
+	commenting = -1;
+	fd = begin_step_comment(spank, job);
+	if (fd < 0)
+		return;
+	if (!gs_await_end(fd, LIMIT_MS, why, sizeof(why))) {
+		gs_forget(admin.socket, GS_UNACCOUNTED, number);
+		return;
+	}
+	slurm_info("gpushare: job %" PRIu32 ": its AdminComment is as it was: %s", number, why);
+	if (admin.comment == GS_COMMENT_ACCOUNTING &&
+	    gs_keep(admin.socket, GS_UNACCOUNTED, number, job))
+		slurm_error("gpushare: the use of job %s will not be accounted: %m", job);
+}
+
+/* In the epilog; nobody waits for it. */
+static void account_for(uint32_t number, char names[2][GS_TENANT_SIZE], int count)
+{
+	char job[GS_KEPT_SIZE];
+	int fd = -1;
+
+	gs_look_up(admin.socket, GS_UNACCOUNTED, number, job);
+	for (int i = 0; *job && i < count && fd < 0; i++)
+		fd = gs_write_comment(admin.socket, names[i], job, GS_AT_SLURMDBD, LIMIT_MS);
+	if (fd >= 0)
+		close(fd);
+	gs_forget(admin.socket, GS_UNACCOUNTED, number);
+}
+
 /* The step belongs to the job's tenant, and with it all that it will start. The first step makes
  * the tenant. */
 static void join(spank_t spank, uint32_t job, const struct gs_wish *settled)
@@ -214,13 +276,18 @@ static void join(spank_t spank, uint32_t job, const struct gs_wish *settled)
 	const int count = tenant_names(spank, job, names);
 	const bool has_settings = gs_settings_json(settled, settings, sizeof(settings)) > 0;
 	enum gs_outcome outcome = GS_REFUSED;
+	char name[GS_JOB_SIZE];
+	bool is_new;
 
 	gs_take_ended(admin.socket, remove_tenant);
 	for (int i = 0; i < count && outcome == GS_REFUSED; i++)
 		outcome = run_in(names[i], NULL, answer);
+	is_new = outcome == GS_REFUSED;
 	for (int i = 0; has_settings && i < count && outcome == GS_REFUSED; i++)
 		outcome = run_in(names[i], settings, answer);
 	has_joined = outcome == GS_DONE;
+	if (has_joined && is_new && admin.comment != GS_COMMENT_NONE)
+		commenting = begin_step_comment(spank, name);
 	if (has_joined)
 		return;
 	if (admin.is_agent_required) {
@@ -280,6 +347,33 @@ int slurm_spank_task_init_privileged(spank_t spank, int count, char *words[])
 	return admin.is_agent_required ? -1 : 0;
 }
 
+/* In slurmstepd. After the last task Slurm does not know yet that the step has ended; a job that is no
+ * more than one step has ended with it a moment later. */
+int slurm_spank_task_exit(spank_t spank, int count, char *words[])
+{
+	static uint32_t ended;
+
+	(void)count, (void)words;
+	if (has_joined && admin.comment != GS_COMMENT_NONE &&
+	    ++ended == number_of(spank, S_JOB_LOCAL_TASK_COUNT))
+		end_step_comment(spank);
+	return 0;
+}
+
+/* By slurmd, as root, before the job's first step on the node. A failure would drain the node. */
+int slurm_spank_job_prolog(spank_t spank, int count, char *words[])
+{
+	const char *account = getenv("SLURM_JOB_ACCOUNT");
+	char why[GS_WHY_SIZE];
+	uint32_t job = 0;
+
+	if (!gs_parse_admin(&admin, count, words, why) && strstr(admin.below, "%a") && account &&
+	    spank_get_item(spank, S_JOB_ID, &job) == ESPANK_SUCCESS &&
+	    gs_keep(admin.socket, GS_ACCOUNT, job, account))
+		slurm_error("gpushare: the account of job %" PRIu32 " is not kept: %m", job);
+	return 0;
+}
+
 int slurm_spank_job_epilog(spank_t spank, int count, char *words[])
 {
 	char why[GS_WHY_SIZE], names[2][GS_TENANT_SIZE];
@@ -292,10 +386,14 @@ int slurm_spank_job_epilog(spank_t spank, int count, char *words[])
 	if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS)
 		return 0;
 	gs_take_ended(admin.socket, remove_tenant);
-	for (int i = tenant_names(spank, job, names) - 1; i >= 0; i--) {
+	count = tenant_names(spank, job, names);
+	account_for(job, names, count);
+	for (int i = count - 1; i >= 0; i--) {
 		is_absent = is_absent || remove_tenant(names[i]);
 		if (is_absent && gs_note_ended(admin.socket, names[i]))
 			slurm_error("gpushare: %s stays until 'gpushare remove': %m", names[i]);
 	}
+	if (strstr(admin.below, "%a"))
+		gs_forget(admin.socket, GS_ACCOUNT, job);
 	return 0;
 }

@@ -122,14 +122,16 @@ int gs_settings_json(const struct gs_wish *wish, char *text, size_t size)
 	return length < 0 || (size_t)length >= size ? -1 : length;
 }
 
-int gs_tenant_name(const struct gs_admin *admin, const char *user, uint32_t job, char *name)
+int gs_tenant_name(const struct gs_admin *admin, const char *user, const char *account,
+		   uint32_t job, char *name)
 {
 	char path[2 * GS_TENANT_SIZE] = "";
 	size_t length = 0;
 
 	for (const char *at = admin->below; *at && length < GS_TENANT_SIZE; at++) {
-		if (at[0] == '%' && at[1] == 'u') {
-			length += (size_t)snprintf(path + length, GS_TENANT_SIZE, "%s", user);
+		if (at[0] == '%' && (at[1] == 'u' || at[1] == 'a')) {
+			length += (size_t)snprintf(path + length, GS_TENANT_SIZE, "%s",
+						   at[1] == 'u' ? user : account);
 			at++;
 		} else {
 			path[length++] = *at;

@@ -30,9 +30,10 @@ int gs_settle(const struct gs_wish *wish, const struct gs_admin *admin, struct g
 
 #define GS_TENANT_SIZE 64
 /* Writes the tenant of a job into `name`, of GS_TENANT_SIZE bytes: "slurm-4711" below what the
- * administrator has said, "team/slurm-4711", where %u stands for `user`. Returns 0, or -1 if nothing
- * is said, or the name is too long: then it is "slurm-4711" itself. */
-int gs_tenant_name(const struct gs_admin *admin, const char *user, uint32_t job, char *name);
+ * administrator has said, "team/slurm-4711", where %u stands for `user` and %a for `account`. Returns
+ * 0, or -1 if nothing is said, or the name is too long: then it is "slurm-4711" itself. */
+int gs_tenant_name(const struct gs_admin *admin, const char *user, const char *account,
+		   uint32_t job, char *name);
 /* The job of such a name; 0 if it is none. */
 uint32_t gs_job_of_tenant(const char *name);
 

@@ -179,27 +179,24 @@ int gs_parse_option(struct gs_wish *wish, enum gs_option option, const char *tex
 	return 0;
 }
 
-static int parse_word(struct gs_admin *admin, const char *word, char *why)
+static int parse_comment(struct gs_admin *admin, const char *text, char *why)
 {
-	static const char *const most[GS_OPTIONS] = { "max_weight", "max_cap", "max_mem",
-						      "max_priority" };
-	struct gs_wish value = { 0 };
-	const char *text = strchr(word, '=');
-	const size_t length = text ? (size_t)(text - word) : 0;
-	char name[24];
+	static const char *const places[] = { "none", "admin", "accounting" };
 
-	if (!strcmp(word, "require_agent")) {
-		admin->is_agent_required = true;
-		return 0;
+	for (int i = GS_COMMENT_NONE; i <= GS_COMMENT_ACCOUNTING; i++) {
+		if (!strcmp(text, places[i])) {
+			admin->comment = (enum gs_comment_place)i;
+			return 0;
+		}
 	}
-	if (!text || length >= sizeof(name))
-		goto unknown;
-	memcpy(name, word, length);
-	name[length] = 0;
-	text++;
-	for (int i = 0; i < GS_OPTIONS; i++)
-		if (!strcmp(name, most[i]))
-			return parse_value(&admin->most, (enum gs_option)i, name, text, why);
+	return not_allowed(why, "comment", text, "none, admin, accounting");
+}
+
+/* One of the words that is a name or a number; 1 if it is another one. */
+static int parse_own(struct gs_admin *admin, const char *name, const char *text, char *why)
+{
+	struct gs_wish value = { 0 };
+
 	if (!strcmp(name, "socket")) {
 		if (*text != '/' || strlen(text) >= sizeof(admin->socket))
 			return not_allowed(why, name, text, "a path of at most 107 characters");
@@ -209,10 +206,13 @@ static int parse_word(struct gs_admin *admin, const char *word, char *why)
 	if (!strcmp(name, "below")) {
 		if (!*text || strlen(text) >= sizeof(admin->below))
 			return not_allowed(why, name, text,
-					   "a tenant's name, in which %u is the user's");
+					   "a tenant's name, in which %u is the user's and %a "
+					   "that of the account");
 		strcpy(admin->below, text);
 		return 0;
 	}
+	if (!strcmp(name, "comment"))
+		return parse_comment(admin, text, why);
 	if (!strcmp(name, "priority")) {
 		if (parse_value(&value, GS_PRIORITY, name, text, why))
 			return -1;
@@ -233,11 +233,38 @@ static int parse_word(struct gs_admin *admin, const char *word, char *why)
 		admin->memory_per_shard = value.memory;
 		return 0;
 	}
+	return 1;
+}
+
+static int parse_word(struct gs_admin *admin, const char *word, char *why)
+{
+	static const char *const most[GS_OPTIONS] = { "max_weight", "max_cap", "max_mem",
+						      "max_priority" };
+	const char *text = strchr(word, '=');
+	const size_t length = text ? (size_t)(text - word) : 0;
+	char name[24];
+	int result;
+
+	if (!strcmp(word, "require_agent")) {
+		admin->is_agent_required = true;
+		return 0;
+	}
+	if (!text || length >= sizeof(name))
+		goto unknown;
+	memcpy(name, word, length);
+	name[length] = 0;
+	text++;
+	for (int i = 0; i < GS_OPTIONS; i++)
+		if (!strcmp(name, most[i]))
+			return parse_value(&admin->most, (enum gs_option)i, name, text, why);
+	result = parse_own(admin, name, text, why);
+	if (result <= 0)
+		return result;
 unknown:
 	return gs_refuse(why,
 			 "'%.40s' is not known; known: socket=, require_agent, below=, shards=, "
 			 "weight_per_shard=, mem_per_shard=, priority=, max_weight=, max_cap=, "
-			 "max_mem=, max_priority=",
+			 "max_mem=, max_priority=, comment=",
 			 word);
 }
 

@@ -44,11 +44,20 @@ struct gs_wish {
 	enum gs_priority priority;
 };
 
+/* Where a job's limits and use are written besides the log. */
+enum gs_comment_place {
+	GS_COMMENT_NONE,
+	GS_COMMENT_ADMIN,      /* its AdminComment at slurmctld, while it runs */
+	GS_COMMENT_ACCOUNTING, /* and in slurmdbd's records, if it is no longer running */
+};
+
 /* Of the line in plugstack.conf. */
 struct gs_admin {
 	char socket[108];
-	char below[64]; /* the tenant below which jobs' tenants are, if it is there; %u: user; "": none */
+	char below[64]; /* the tenant below which jobs' tenants are, if it is there; %u: user,
+			   %a: account; "": none */
 	bool is_agent_required;
+	enum gs_comment_place comment;
 	uint32_t weight_per_shard; /* 1 to 10000 */
 	uint32_t shards;           /* of one GPU, 1 to 10000; must be said */
 	uint64_t memory_per_shard; /* bytes; GS_NO_MEMORY: jobs have no limit of their own */

@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -97,7 +98,7 @@ class Cluster:
         self.socket = WORK / "run/agent.sock"
         self.jobs = []
         self.sim = self.agent = None
-        self.plugin_words = []
+        self.elsewhere = ["munge/pid", "slurmctld.pid"]  # have the numbers of servers that are not on the node
         subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", WORK], check=True)
         for place, kind in ("/dev/shm", "tmpfs"), ("/sys/fs/bpf", "bpf"):
             subprocess.run(["mount", "-t", kind, kind, place], stderr=subprocess.DEVNULL)
@@ -116,13 +117,18 @@ class Cluster:
                           GPUSHARE_SIM=str(WORK / "run/sim.sock"), LD_LIBRARY_PATH=str(self.build / "lib/sim"))
         os.chdir(WORK / "out")
 
-    def replace(self, path, text):
+    def replace(self, path, text, mode=0o644):
         """Another file at this path, in this namespace only."""
         ours = WORK / pathlib.Path(path).name
         ours.write_text(text)
+        ours.chmod(mode)
         subprocess.run(["mount", "--bind", ours, path], check=True)
 
-    def start(self):
+    def put_back(self, path):
+        subprocess.run(["umount", "--lazy", path], check=True)
+
+    def start(self, accounting=None):
+        """accounting(self) is called when there is munged and nothing of Slurm yet."""
         self.sim = subprocess.Popen([self.build / "bin/gpushare-sim", "--socket", WORK / "run/sim.sock"])
         (WORK / "munge/key").write_bytes(os.urandom(128))
         (WORK / "munge/key").chmod(0o400)
@@ -132,6 +138,8 @@ class Cluster:
         until("gpushare-sim", (WORK / "run/sim.sock").exists)
         self.start_agent()
         subprocess.run(["munged", *munge], check=True, stderr=subprocess.DEVNULL)
+        if accounting:
+            accounting(self)
         subprocess.run(["slurmctld", "-c"], check=True)
         self.start_slurmd()
 
@@ -148,6 +156,26 @@ class Cluster:
         pid = int((WORK / "slurmd.pid").read_text())
         os.kill(pid, signal.SIGTERM)
         until("slurmd ends", lambda: not is_running(pid))
+
+    def lose_power(self):
+        """Ends all that runs on the node, which is all but Slurm's servers, munged and the GPU, and loses what is in its memory."""
+        stays = os.getpid(), self.sim.pid, *(int((WORK / name).read_text()) for name in self.elsewhere)
+
+        def others():
+            return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if pid not in stays and is_running(pid)]
+
+        def kill():
+            for pid in others():
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            return not others()
+        until("all has ended", kill)
+        self.agent.wait(LONG_S)
+        for file in [*pathlib.Path("/dev/shm").iterdir(), *(WORK / "run").iterdir(), WORK / "slurmd.pid"]:
+            if not file.is_dir() and not file.name.startswith("sim.sock"):
+                file.unlink()
 
     def node_state(self):
         return subprocess.run(["sinfo", "-h", "-o", "%t"], capture_output=True, text=True).stdout.strip().rstrip("*")
@@ -213,6 +241,17 @@ class Cluster:
         return subprocess.run(self.command(["srun", "--quiet", *words], user), capture_output=True, text=True, timeout=LONG_S,
                               env={**os.environ, **environment})
 
+    def srun_busy(self, *words, user=None):
+        """Starts a job without a script that keeps the GPU busy, and returns its number."""
+        number = WORK / "out/number"
+        script = "echo $SLURM_JOB_ID >%s.new; mv %s.new %s; exec %s" % (number, number, number, self.busy())
+        subprocess.Popen(self.command(["srun", "--quiet", *words, "sh", "-c", script], user), stderr=subprocess.DEVNULL)
+        until("the job runs", number.exists)
+        job = number.read_text().strip()
+        number.unlink()
+        until("job %s is on the GPU" % job, lambda: self.on_gpu(job))
+        return job
+
     def begin(self, *words, user=None, what=None):
         """Starts a job that keeps the GPU busy, and returns its number."""
         script = "#!/bin/sh\nexec %s\n" % (what or self.busy())
@@ -236,6 +275,17 @@ class Cluster:
 
     def queue(self):
         return subprocess.run(["squeue", "-h", "-o", "%i"], capture_output=True, text=True).stdout.split()
+
+    def shown(self, job):
+        """The job's AdminComment, as an administrator sees it; "": it has none."""
+        said = subprocess.run(["scontrol", "show", "job", job], capture_output=True, text=True).stdout
+        found = re.search(r"^ *AdminComment=(.*?) *$", said, re.MULTILINE)
+        return found[1] if found else ""
+
+    def logged_use(self, job):
+        """GPU seconds and throttled seconds of a job that has ended, as slurmd's log has them."""
+        found = re.search(r"gpushare: job %s used ([0-9.]+) GPU seconds, was throttled for ([0-9.]+) s" % job, self.log())
+        return found and found.groups()
 
     def text(self, name):
         file = WORK / name

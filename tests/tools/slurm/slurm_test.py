@@ -12,6 +12,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import accounting  # noqa: E402
 import cases  # noqa: E402
 import slurm_rig  # noqa: E402
 from slurm_rig import WORK, until  # noqa: E402
@@ -27,9 +28,8 @@ def expect_gone(cluster, *jobs):
     cluster.cancel(*jobs)
     until("the tenants are gone", lambda: not cluster.tenants())
     for job, least in zip(jobs, used):
-        logged = until("the use of job %s is logged" % job,
-                       lambda job=job: re.search(r"gpushare: job %s used ([0-9.]+) GPU seconds" % job, cluster.log()))
-        expect(float(logged[1]) >= least // 1e6 / 1e3, "%s, but it had %d ns before" % (logged[0], least))
+        logged = until("the use of job %s is logged" % job, lambda job=job: cluster.logged_use(job))
+        expect(float(logged[0]) >= least // 1e6 / 1e3, "%s is logged, but it had %d ns before" % (logged, least))
 
 
 def expect_gone_later(cluster, job, tenant):
@@ -175,6 +175,109 @@ def JobsAreBelowTheTenantOfTheirUser(cluster):
     cluster.use_plugin()
 
 
+def JobsAreBelowTheTenantOfTheirAccount(cluster):
+    """As slurmctld has it, whatever the user's environment says."""
+    cluster.use_plugin("below=%a")
+    for account in "physics", "art":
+        expect(cluster.gpushare("set", "--create", account, "weight=30").returncode == 0, "there is no tenant")
+    os.environ["SLURM_JOB_ACCOUNT"] = "art"
+    try:
+        step = cluster.srun_busy("--gres=shard:2", "--account=physics", user="alice")
+        job = cluster.begin_busy("--gres=shard:2", "--account=physics", user="alice")
+        other = cluster.begin_busy("--gres=shard:2", "--account=nobody", user="bob")
+    finally:
+        del os.environ["SLURM_JOB_ACCOUNT"]
+    wanted = sorted(["physics/slurm-" + job, "physics/slurm-" + step, "slurm-" + other])
+    expect(cluster.tenants() == wanted, cluster.tenants())
+    expect_gone(cluster, step, job, other)
+    until("no account is kept", lambda: not list((WORK / "run").glob("slurm-account-*")))
+    for account in "physics", "art":
+        expect(cluster.gpushare("remove", account).returncode == 0, "something is below it")
+    cluster.use_plugin()
+
+
+def comment_of(cluster, job, *words):
+    """The words of the job's AdminComment, once these are among them."""
+    shown = until("job %s has the words %s" % (job, words), lambda: all(w in cluster.shown(job) for w in words) and cluster.shown(job))
+    return dict(word.split("=") for word in shown.split()[1:])
+
+
+def LimitsAndUseAreInTheJobsAdminComment(cluster):
+    cluster.use_plugin("comment=admin")
+    once = "%s --seconds 0.5" % (cluster.build / "bin/workloads/endless")
+    wait = "while [ ! -e /mnt/out/go ]; do sleep 0.02; done"
+    options = "--gres=shard:2", "--gpu-cap=40%", "--gpu-priority=idle"
+    job = cluster.begin(*options, user="alice", what="sh -c '%s; %s'" % (wait, once))
+    limits = ["gpushare:", "node=" + slurm_rig.NODE, "weight=20", "cap=40%", "mem=max", "priority=idle"]
+    begun = comment_of(cluster, job, *limits)
+    expect(begun["gpu_seconds"] == "0.000", begun)
+    # What the administrator changes meanwhile is there in the end, with what the job used.
+    expect(cluster.gpushare("set", "slurm-" + job, "weight=30").returncode == 0, "the weight is not set")
+    (WORK / "out/go").touch()
+    used = until("the use of job %s is logged" % job, lambda: cluster.logged_use(job))
+    ended = comment_of(cluster, job, "weight=30", "cap=40%")
+    expect(0.05 < float(ended["gpu_seconds"]) <= float(used[0]), "%s, %s" % (ended, used))
+    expect(0 < float(ended["throttled_seconds"]) <= float(used[1]), "%s, %s" % (ended, used))
+    # Also of a job without a script, and of one element of an array, which is not that of the others.
+    said = cluster.srun("--gres=shard:1", "sh", "-c", "echo $SLURM_JOB_ID; %s >&2" % once)
+    expect(float(comment_of(cluster, said.stdout.strip(), "weight=10")["gpu_seconds"]) > 0.05, said)
+    script = 'sh -c "test $SLURM_ARRAY_TASK_ID = 0 || exec %s; exec %s"' % (once, cluster.busy())
+    array = cluster.begin("--array=0-1", "--gres=shard:1", what=script)
+    until("one has ended", lambda: cluster.queue() == [array + "_0"])
+    expect(float(comment_of(cluster, array + "_1", "weight=10")["gpu_seconds"]) > 0.05, "nothing was used")
+    expect(comment_of(cluster, array + "_0", "weight=10")["gpu_seconds"] == "0.000", "it has what another one used")
+    cluster.cancel(array)
+    cluster.use_plugin()
+
+
+def UseOfCancelledJobsIsAccountedOnly(cluster):
+    """slurmctld lets nobody write to a job that it has cancelled. slurmdbd does; here stands what it would be asked for."""
+    cluster.replace("/usr/bin/sacctmgr", "#!/bin/sh\nprintf '%s\\n' \"$@\" >/mnt/asked.new; mv /mnt/asked.new /mnt/asked\n", 0o755)
+    for place in "admin", "accounting":
+        cluster.use_plugin("comment=" + place)
+        job = cluster.begin_busy("--gres=shard:2")
+        comment_of(cluster, job, "weight=20")
+        cluster.cancel(job)
+        until("it is said", lambda: "job %s: its AdminComment is as it was: Job has already finished" % job in cluster.log())
+        expect(comment_of(cluster, job, "weight=20")["gpu_seconds"] == "0.000", "Slurm has changed: docs/slurm.md is wrong")
+        expect(place == "accounting" or not cluster.text("asked"), "sacctmgr was called")
+    asked = until("sacctmgr is called", lambda: cluster.text("asked").splitlines())
+    expect(asked[:-1] == ["-i", "modify", "job", "where", "JobId=" + job, "set"], asked)
+    expect(re.match("AdminComment=gpushare: node=.* weight=20 cap=max mem=max priority=normal gpu_seconds=", asked[-1]), asked)
+    cluster.put_back("/usr/bin/sacctmgr")
+    cluster.use_plugin()
+
+
+def AStoppedSlurmctldHoldsUpNoNode(cluster):
+    cluster.use_plugin("comment=admin")
+    slurmctld = int((WORK / "slurmctld.pid").read_text())
+    job = cluster.begin("--gres=shard:2", what="sh -c 'until [ -e /mnt/out/on ]; do sleep 0.02; done'")
+    comment_of(cluster, job, "weight=20")
+    os.kill(slurmctld, signal.SIGSTOP)
+    try:
+        (WORK / "out/on").touch()
+        until("the step ends without it", lambda: "job %s: its AdminComment is as it was: no answer" % job in cluster.log())
+    finally:
+        os.kill(slurmctld, signal.SIGCONT)
+    until("the job has ended", lambda: not cluster.queue() and cluster.node_state() == "idle")
+    cluster.use_plugin()
+
+
+def ANodeThatLostItsPowerIsAsBefore(cluster):
+    """All that ran there is gone, and so is what was in memory; Slurm still has its jobs."""
+    cluster.use_plugin()
+    jobs = [cluster.begin_busy("--gres=shard:%d" % shards) for shards in (2, 6)]
+    cluster.lose_power()
+    cluster.start_agent()
+    cluster.start_slurmd()
+    expect(not cluster.tenants(), "memory outlived it: the test shows nothing")
+    cluster.cancel(*jobs)
+    expect(not cluster.tenants(), cluster.tenants())
+    jobs = [cluster.begin_busy("--gres=shard:%d" % shards, user=user) for shards, user in ((2, "alice"), (6, "bob"))]
+    cluster.await_shares(jobs, [25, 75])
+    expect_gone(cluster, *jobs)
+
+
 def AStoppedAgentHoldsUpNoJob(cluster):
     cluster.use_plugin()
     agent = cluster.status()["agent"]["pid"]
@@ -189,34 +292,69 @@ def AStoppedAgentHoldsUpNoJob(cluster):
     expect(took < 20, "it took %.1f s" % took)
 
 
+def SacctHasLimitsAndUse(cluster):
+    """With the real slurmdbd: of jobs that ended by themselves, and of cancelled ones."""
+    cluster.use_plugin("comment=accounting")
+    ended = cluster.begin("--gres=shard:2", "--gpu-cap=40%", user="alice",
+                          what="%s --seconds 0.5" % (cluster.build / "bin/workloads/endless"))
+    array = cluster.begin("--array=0-1", "--gres=shard:1", user="bob")
+    until("the array is on the GPU", lambda: sum(len(cluster.on_gpu(job)) for job in map(tenant_job, cluster.tenants())) >= 2)
+    until("the first has ended", lambda: sorted(cluster.queue()) == [array + "_0", array + "_1"])
+    cluster.shares([tenant_job(tenant) for tenant in cluster.tenants()], gpu_seconds=0.3)
+    cluster.cancel(array)
+    for job, state, weight in (ended, "COMPLETED", "20"), (array + "_0", "CANCELLED", "10"), (array + "_1", "CANCELLED", "10"):
+        number, said, words = until("job %s is accounted for" % job, lambda job=job: accounted(job))
+        used = until("its use is logged", lambda number=number: cluster.logged_use(number))
+        expect(said.startswith(state) and words["weight"] == weight, "%s: %s %s" % (job, said, words))
+        expect(float(words["gpu_seconds"]) <= float(used[0]), "%s: %s, but %s is logged" % (job, words, used))
+    cluster.use_plugin()
+
+
+def tenant_job(tenant):
+    return tenant.rpartition("slurm-")[2]
+
+
+def accounted(job):
+    record = accounting.record(job)
+    return record if float(record[2].get("gpu_seconds", 0)) > 0 else None
+
+
 TESTS = [TwoJobsHaveTheirShards, OrdinaryUsersHaveTheirShards, AllThatAJobStartsIsInItsTenant, EachElementOfAnArrayIsAJob,
          OptionsReachTheTenant, WrongOptionsAreRefused, NobodyHasMoreThanTheNodeAllows, WithoutAnAgentJobsRun,
-         JobsAreBelowTheTenantOfTheirUser, AStoppedAgentHoldsUpNoJob]
+         JobsAreBelowTheTenantOfTheirUser, JobsAreBelowTheTenantOfTheirAccount, LimitsAndUseAreInTheJobsAdminComment,
+         UseOfCancelledJobsIsAccountedOnly, AStoppedSlurmctldHoldsUpNoNode, ANodeThatLostItsPowerIsAsBefore,
+         AStoppedAgentHoldsUpNoJob]
+ACCOUNTED = [SacctHasLimitsAndUse]  # where slurmdbd is
 
 
-def run(build, wanted):
+def run(build, wanted, is_accounted):
     cluster = slurm_rig.Cluster(build)
 
     def test_one(test, _began):
         if cluster.sim is None:
-            cluster.start()
+            cluster.start(accounting.start if is_accounted else None)
         test(cluster)
 
-    return cases.run("Slurm", wanted, test_one, lambda: ((log, cluster.text(log)) for log in ("slurmd.log", "slurmctld.log", "gpushared.log")))
+    logs = "slurmd.log", "slurmctld.log", "slurmdbd.log", "gpushared.log"
+    return cases.run("Slurm", wanted, test_one, lambda: ((log, cluster.text(log)) for log in logs))
 
 
 def main():
     build, *names = (word for word in sys.argv[1:] if not word.startswith("--"))
-    wanted = cases.wanted(TESTS, names)
+    wanted, accounted = cases.wanted(TESTS, names), cases.wanted(ACCOUNTED, names)
+    without = accounting.skip_reason()
     if "--inside" in sys.argv:
-        return run(build, wanted)
+        accounted = [] if without else accounted
+        return run(build, wanted + accounted, bool(accounted))
     reason = slurm_rig.skip_reason()
     if not reason and not (pathlib.Path(build) / "lib/slurm/gpushare_spank.so").exists():
         reason = "the plugin was not built: Slurm's header is missing (package libslurm-dev)"
-    if not reason:
-        return slurm_rig.enter()
-    cases.skip("Slurm", wanted, reason)
-    return 0
+    if reason:
+        cases.skip("Slurm", wanted + accounted, reason)
+        return 0
+    if without:
+        cases.skip("Slurm", accounted, without)
+    return slurm_rig.enter()
 
 
 if __name__ == "__main__":

@@ -78,6 +78,18 @@ TEST(SlurmWish, NamesWhatIsWrongAndWhatIsAllowed) {
   EXPECT_NE(std::string(Admin({"shards=8", "socket=/" + std::string(200, 'a')}).why), "");
 }
 
+TEST(SlurmWish, CommentsAreOffUnlessTheAdministratorWantsThem) {
+  EXPECT_EQ(Admin({"shards=8"}).admin.comment, GS_COMMENT_NONE);
+  EXPECT_EQ(Admin({"shards=8", "comment=none"}).admin.comment, GS_COMMENT_NONE);
+  EXPECT_EQ(Admin({"shards=8", "comment=admin"}).admin.comment, GS_COMMENT_ADMIN);
+  EXPECT_EQ(Admin({"shards=8", "comment=accounting"}).admin.comment, GS_COMMENT_ACCOUNTING);
+  EXPECT_STREQ(Admin({"shards=8", "comment=yes"}).why,
+               "comment: 'yes' is not allowed; allowed: none, admin, accounting");
+  // All names fit into a refusal, whatever was written.
+  const std::string unknown = Admin({"shards=8", std::string(60, 'x')}).why;
+  EXPECT_TRUE(unknown.ends_with("comment=")) << unknown;
+}
+
 TEST(SlurmWish, WeightIsThatOfTheShards) {
   const Admin admin({"shards=8"});
   ASSERT_STREQ(admin.why, "");
@@ -136,11 +148,11 @@ TEST(SlurmWish, SettingsThatDoNotFitAreNotCut) {
 }
 
 TEST(SlurmTenant, IsBelowWhatTheAdministratorSays) {
-  const auto name_of = [](const char* below, const char* user) {
+  const auto name_of = [](const char* below, const char* user, const char* account = "") {
     gs_admin admin{};
     std::strncpy(admin.below, below, sizeof admin.below - 1);
     char name[GS_TENANT_SIZE];
-    const int result = gs_tenant_name(&admin, user, 4711, name);
+    const int result = gs_tenant_name(&admin, user, account, 4711, name);
     EXPECT_EQ(result == 0, std::strchr(name, '/') != nullptr);
     EXPECT_EQ(gs_job_of_tenant(name), 4711u);
     return std::string(name);
@@ -150,6 +162,10 @@ TEST(SlurmTenant, IsBelowWhatTheAdministratorSays) {
   EXPECT_EQ(name_of("%u", "anna"), "anna/slurm-4711");
   EXPECT_EQ(name_of("team/u-%u", "anna"), "team/u-anna/slurm-4711");
   EXPECT_EQ(name_of("%u", ""), "slurm-4711");
+  EXPECT_EQ(name_of("%a", "anna", "physics"), "physics/slurm-4711");
+  EXPECT_EQ(name_of("%a/%u", "anna", "physics"), "physics/anna/slurm-4711");
+  EXPECT_EQ(name_of("%a", "anna", ""), "slurm-4711");
+  EXPECT_EQ(name_of("%x", "anna", "physics"), "%x/slurm-4711");
   const std::string longest(63, 'x');
   EXPECT_EQ(name_of(longest.c_str(), "anna"), "slurm-4711");
   EXPECT_EQ(name_of("%u%u%u", longest.c_str()), "slurm-4711");

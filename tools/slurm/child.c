@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/slurm/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MOST_DESCRIPTORS 1024
+
+int gs_slurm_program(const char *name, char *path, size_t size)
+{
+	char own[256];
+	const ssize_t length = readlink("/proc/self/exe", own, sizeof(own) - 1);
+
+	if (length <= 0)
+		return -1;
+	own[length] = 0;
+	for (int parts = 0; parts < 2; parts++) {
+		char *slash = strrchr(own, '/');
+
+		if (!slash)
+			return -1;
+		*slash = 0;
+	}
+	return snprintf(path, size, "%s/bin/%s", own, name) < (int)size ? 0 : -1;
+}
+
+/* In the child of a process that may have threads: what a signal handler may call, and no more. */
+static void become(char *const words[], char *const environment[], int complaints,
+		   unsigned int limit_s)
+{
+	static const char cannot[] = " cannot be run\n";
+	static const int signals[] = { SIGALRM, SIGTERM, SIGINT, SIGPIPE, SIGCHLD };
+	const int nothing = open("/dev/null", O_RDWR);
+	sigset_t none;
+
+	setsid();
+	complaints = fcntl(complaints, F_DUPFD, STDERR_FILENO + 1);
+	dup2(nothing, STDIN_FILENO);
+	dup2(nothing, STDOUT_FILENO);
+	dup2(complaints, STDERR_FILENO);
+	for (int fd = STDERR_FILENO + 1; fd < MOST_DESCRIPTORS; fd++)
+		close(fd);
+	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
+		signal(signals[i], SIG_DFL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	alarm(limit_s); /* outlives the exec */
+	execve(words[0], words, environment);
+	if (write(STDERR_FILENO, words[0], strlen(words[0])) > 0)
+		(void)!write(STDERR_FILENO, cannot, sizeof(cannot) - 1);
+	_exit(127);
+}
+
+int gs_start(const char *const words[], unsigned int limit_s)
+{
+	const char *configuration = getenv("SLURM_CONF");
+	char path[] = "PATH=/usr/bin:/bin", where[512];
+	char *const environment[] = { path, configuration ? where : NULL, NULL };
+	int ends[2];
+	pid_t pid;
+
+	if (configuration &&
+	    snprintf(where, sizeof(where), "SLURM_CONF=%s", configuration) >= (int)sizeof(where)) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
+		return -1;
+	pid = fork();
+	if (pid == 0) {
+		if (fork() == 0)
+			become((char *const *)words, environment, ends[1], limit_s);
+		_exit(0);
+	}
+	close(ends[1]);
+	if (pid < 0) {
+		close(ends[0]);
+		return -1;
+	}
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	return ends[0];
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+int gs_await_end(int fd, int limit_ms, char *why, size_t size)
+{
+	const int64_t deadline = now_ms() + limit_ms;
+	size_t length = 0;
+	ssize_t count = -1;
+
+	while (length + 1 < size) {
+		struct pollfd waiting = { .fd = fd, .events = POLLIN };
+		const int64_t left = deadline - now_ms();
+
+		count = read(fd, why + length, size - length - 1);
+		if (count == 0)
+			break;
+		if (count > 0)
+			length += (size_t)count;
+		else if (errno == EAGAIN && left <= 0)
+			break;
+		else if (errno == EAGAIN)
+			poll(&waiting, 1, (int)left);
+		else if (errno != EINTR)
+			break;
+	}
+	close(fd);
+	why[length] = 0;
+	why[strcspn(why, "\n")] = 0;
+	if (length == 0 && count != 0)
+		snprintf(why, size, "no answer within %d ms", limit_ms);
+	return length == 0 && count == 0 ? 0 : -1;
+}
