@@ -11,6 +11,7 @@
 // because the shim links nothing.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 
@@ -29,6 +30,15 @@ inline constexpr std::chrono::nanoseconds kCreditSpacing = std::chrono::microsec
 // How many waits beyond `word` the number is; 0 or less: it is let through.
 constexpr int32_t credit_lacking(uint32_t word, uint32_t number) {
   return static_cast<int32_t>(number - word);
+}
+
+// Brings a word to the number, unless it is there already or ahead of it. Whatever another thread,
+// or the GPU, writes meanwhile, this takes nothing back.
+inline void advance_credit(std::atomic<uint32_t>& word, uint32_t number) {
+  uint32_t now = word.load(std::memory_order_relaxed);
+  while (credit_lacking(now, number) > 0 &&
+         !word.compare_exchange_weak(now, number, std::memory_order_relaxed)) {
+  }
 }
 
 inline void wake_credit(ShimSlot& slot) { wake_all(slot.credit.word); }

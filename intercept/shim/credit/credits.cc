@@ -38,6 +38,16 @@ void await_credit(ShimSlot& mine, uint32_t number) {
   mine.waited_ns.fetch_add(monotonic_ns() - begin, std::memory_order_relaxed);
 }
 
+// Two threads may put waits into one stream, and who got the lower number may be the later one to
+// write it down. A number that lies further ahead is from before the numbers came around.
+void note_last(std::atomic<uint32_t>& last, uint32_t number) {
+  constexpr uint32_t kMostBetween = 1u << 16;
+  uint32_t now = last.load(std::memory_order_relaxed);
+  while ((now == 0 || now - number >= kMostBetween) &&
+         !last.compare_exchange_weak(now, number, std::memory_order_relaxed)) {
+  }
+}
+
 }  // namespace
 
 Credits* Credits::make() {
@@ -219,7 +229,7 @@ bool Credits::put_wait(ShimSlot& mine, Entry& entry, uintptr_t key, CUstream str
       before == mine.credit.run.load(std::memory_order_relaxed))
     tell_of_begin();
   await_credit(mine, number);
-  entry.last.store(number, std::memory_order_relaxed);
+  note_last(entry.last, number);
   const CUresult put = driver_->cuStreamWaitValue32_v2(
       stream, on_gpu_ + offsetof(ShimSlot, credit) + offsetof(ShimCredit, word), number,
       CU_STREAM_WAIT_VALUE_GEQ);
@@ -281,9 +291,8 @@ void Credits::after_launch(const Launch& launch) {
 void Credits::note_run(uint32_t number) {
   ShimCredit& credit = slot().credit;
   if (credit_lacking(credit.issued.load(std::memory_order_relaxed), number) > 0) return;
-  for (std::atomic<uint32_t>* const word : {&credit.reached, &credit.run})
-    if (credit_lacking(word->load(std::memory_order_relaxed), number) > 0)
-      word->store(number, std::memory_order_relaxed);
+  advance_credit(credit.reached, number);
+  advance_credit(credit.run, number);
   if (has_told_.load(std::memory_order_relaxed) &&
       number == credit.issued.load(std::memory_order_relaxed)) {
     has_told_.store(false, std::memory_order_relaxed);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The credit gate launch by launch, and random programs under random credit.
 #include <algorithm>
+#include <atomic>
 #include <random>
+#include <thread>
 #include <utility>
 
 #include "intercept/shim/calls/credit_calls.h"
@@ -99,6 +101,59 @@ TEST_F(Credit, WhatTheHostHasSeenToRunWasLetThrough) {
   credits().note_run(reached);
   EXPECT_EQ(credit().reached, credit().issued) << "it does not go back";
   EXPECT_EQ(credit().run, credit().issued);
+}
+
+// The one with the lower number stood still between taking it and writing it down.
+TEST_F(Credit, TheLastWaitOfAStreamIsThatOfTheThreadWithTheHigherNumber) {
+  set_credit(*slot_, 10);
+  for (int i = 0; i < 10 + Credits::kMostAhead; ++i) launch(stream_, kLong);
+  const uint32_t before = credit().issued;
+  bool has_waited = false;
+  on_host_wait = [&] {
+    if (std::exchange(has_waited, true)) return;
+    open_credit(*slot_);
+    launch(stream_, kLong);  // as another thread does
+  };
+  launch(stream_, kLong);
+  EXPECT_EQ(credit().issued, before + 2);
+  EXPECT_EQ(credits().last_in(stream_), before + 2);
+  the_gpu->run();
+  credits().note_run(credits().last_in(stream_));
+  EXPECT_EQ(credit().run, credit().issued) << "nothing is in line any more";
+}
+
+TEST_F(Credit, TheLastWaitOfAStreamIsKnownHoweverLongItHadNone) {
+  for (const uint32_t away : {0x7000'0000u, 0x9000'0000u, 0xFFF0'0000u}) {
+    start_over();
+    const CUstream rare = the_gpu->create(false), never = the_gpu->create(false);
+    launch(rare, kLong);
+    credit().issued += away;
+    open_credit(*slot_);
+    launch(rare, kLong);
+    EXPECT_EQ(credits().last_in(rare), away + 2);
+    launch(never, kLong);
+    EXPECT_EQ(credits().last_in(never), away + 3);
+  }
+}
+
+// Each thread says what it has seen, and what it has said stays.
+TEST_F(Credit, WhatOneThreadHasSeenToRunNoOtherTakesBack) {
+  constexpr uint32_t kNumbers = GS_IS_SANITIZED ? 100'000 : 1'000'000;
+  Credits& all = credits();
+  credit().issued = kNumbers + 1;  // one is still in line
+  std::atomic<uint32_t> next{1}, taken_back{0};
+  const auto see = [&] {
+    for (uint32_t number = next++; number <= kNumbers; number = next++) {
+      all.note_run(number);
+      taken_back += credit_lacking(credit().run, number) > 0 ? 1 : 0;
+      taken_back += credit_lacking(credit().reached, number) > 0 ? 1 : 0;
+    }
+  };
+  {
+    const std::jthread one(see), two(see), three(see);
+  }
+  EXPECT_EQ(taken_back, 0u);
+  EXPECT_EQ(credit().run, kNumbers);
 }
 
 TEST_F(Credit, TheAgentIsWokenWhenWorkComesAfterARestAndWhenAllHasRun) {
