@@ -44,7 +44,7 @@ template <bool has_credit, int index, Flavor flavor, class Call>
       const Credits::Launch launch{.stream = named(stream, flavor),
                                    .function = function,
                                    .of = kIsGraph ? Lengths::kGraph : Lengths::kKernel};
-      const bool is_sample = all->before_launch(launch);
+      const bool is_sample = all->before_launch(slot(), launch);
       const CUresult result = call();
       if (is_sample) all->after_launch(launch);
       return result;
@@ -55,23 +55,26 @@ template <bool has_credit, int index, Flavor flavor, class Call>
 
 // A call that waits for what is in line, or asks whether it has run: made before it, so that what
 // another thread puts in line meanwhile does not count. The process may get another slot during the
-// call, in which the number means nothing.
+// call, in which the number means nothing, so it is noted in this one.
 class Seen {
  public:
-  Seen() : all_(Credits::get()), slot_(&slot()), last_(all_ == nullptr ? 0 : all_->last()) {}
+  Seen()
+      : all_(Credits::get()),
+        slot_(&slot()),
+        last_(slot_->credit.issued.load(std::memory_order_relaxed)) {}
   Seen(CUstream stream, Flavor flavor)
       : all_(Credits::get()),
         slot_(&slot()),
-        last_(all_ == nullptr ? 0 : all_->last_in(named(stream, flavor))) {}
+        last_(all_ == nullptr ? 0 : all_->last_in(*slot_, named(stream, flavor))) {}
   // After the call, of which this is the result.
   CUresult note(CUresult result) const {
-    if (all_ != nullptr && result == CUDA_SUCCESS && slot_ == &slot()) all_->note_run(last_);
+    if (all_ != nullptr && result == CUDA_SUCCESS) all_->note_run(*slot_, last_);
     return result;
   }
 
  private:
   Credits* const all_;
-  const ShimSlot* const slot_;
+  ShimSlot* const slot_;
   const uint32_t last_;
 };
 

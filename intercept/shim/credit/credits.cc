@@ -38,16 +38,6 @@ void await_credit(ShimSlot& mine, uint32_t number) {
   mine.waited_ns.fetch_add(monotonic_ns() - begin, std::memory_order_relaxed);
 }
 
-// Two threads may put waits into one stream, and who got the lower number may be the later one to
-// write it down. A number that lies further ahead is from before the numbers came around.
-void note_last(std::atomic<uint32_t>& last, uint32_t number) {
-  constexpr uint32_t kMostBetween = 1u << 16;
-  uint32_t now = last.load(std::memory_order_relaxed);
-  while ((now == 0 || now - number >= kMostBetween) &&
-         !last.compare_exchange_weak(now, number, std::memory_order_relaxed)) {
-  }
-}
-
 }  // namespace
 
 Credits* Credits::make() {
@@ -93,6 +83,7 @@ bool Credits::prepare(ShimSlot& mine) {
   if (before == &mine) return true;
   CUcontext context = nullptr;
   if (driver_->cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == nullptr) return false;
+  if (&slot() != &mine) return false;  // the thread has stood still, and another one is there now
   // The agent of the slot before is dead, and nobody else sets its word any more.
   if (before != nullptr) open_credit(*before);
   if (const uint32_t off = off_.load(std::memory_order_relaxed); off != 0) {
@@ -100,10 +91,11 @@ bool Credits::prepare(ShimSlot& mine) {
     return false;
   }
   const AllowedInCaptures allowed(*driver_);
+  CUdeviceptr on_gpu = 0;
   const CUresult pinned = driver_->cuMemHostRegister_v2(
       &mine, kShimSlotBytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
   if ((pinned != CUDA_SUCCESS && pinned != CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) ||
-      driver_->cuMemHostGetDevicePointer_v2(&on_gpu_, &mine, 0) != CUDA_SUCCESS) {
+      driver_->cuMemHostGetDevicePointer_v2(&on_gpu, &mine, 0) != CUDA_SUCCESS) {
     fall_back(ShimHeld::kNotPinned);
     return false;
   }
@@ -113,7 +105,10 @@ bool Credits::prepare(ShimSlot& mine) {
   }
   is_watched_ = true;
   context_.store(context, std::memory_order_relaxed);
-  for (Entry& entry : entries_) entry.last.store(0, std::memory_order_relaxed);
+  // Who finds what is written from here on finds that the slot before is pinned no more.
+  slot_.store(nullptr, std::memory_order_relaxed);
+  on_gpu_.store(on_gpu, std::memory_order_release);
+  for (Entry& entry : entries_) entry.last.store(0, std::memory_order_release);
   slot_.store(&mine, std::memory_order_release);
   return true;
 }
@@ -150,9 +145,8 @@ bool Credits::comes_after_rest(const ShimCredit& credit) {
              credit.run.load(std::memory_order_relaxed);
 }
 
-bool Credits::before_launch(const Launch& launch) {
+bool Credits::before_launch(ShimSlot& mine, const Launch& launch) {
   if (off_.load(std::memory_order_relaxed) != 0) return false;
-  ShimSlot& mine = slot();
   if (__builtin_expect(slot_.load(std::memory_order_acquire) != &mine, 0) && !prepare(mine))
     return false;
   if (__builtin_expect(is_collective(launch.function), 0)) {
@@ -205,6 +199,20 @@ void Credits::await_room(ShimSlot& mine, uint32_t last, uint32_t number, int64_t
   }
 }
 
+// Two threads may put waits into one stream, and who got the lower number may be the later one to
+// write it down. A number that lies further ahead is from before the numbers came around. Each slot
+// numbers its waits anew.
+void Credits::note_last(const ShimSlot& mine, Entry& entry, uint32_t number) {
+  constexpr uint32_t kMostBetween = 1u << 16;
+  uint32_t now = entry.last.load(std::memory_order_acquire);  // pairs with prepare()
+  while (slot_.load(std::memory_order_relaxed) == &mine &&
+         (now == 0 || now - number >= kMostBetween) &&
+         !entry.last.compare_exchange_weak(now, number, std::memory_order_acq_rel)) {
+  }
+}
+
+// Another thread may find another slot while this one stands still. What is put in line then goes
+// on at once, as the word of the slot before is open, and says nothing in the new one.
 bool Credits::put_wait(ShimSlot& mine, Entry& entry, uintptr_t key, CUstream stream,
                        int64_t cost_ns) {
   const KeepErrno errno_of_the_program;
@@ -219,6 +227,8 @@ bool Credits::put_wait(ShimSlot& mine, Entry& entry, uintptr_t key, CUstream str
     open_credit(mine);
     return false;
   }
+  const CUdeviceptr on_gpu = on_gpu_.load(std::memory_order_acquire);  // pairs with prepare()
+  if (slot_.load(std::memory_order_relaxed) != &mine) return false;
   const bool is_other = entry.stream.exchange(key, std::memory_order_relaxed) != key;
   if (!is_other)
     await_room(mine, entry.last.load(std::memory_order_relaxed),
@@ -229,9 +239,9 @@ bool Credits::put_wait(ShimSlot& mine, Entry& entry, uintptr_t key, CUstream str
       before == mine.credit.run.load(std::memory_order_relaxed))
     tell_of_begin();
   await_credit(mine, number);
-  note_last(entry.last, number);
+  note_last(mine, entry, number);
   const CUresult put = driver_->cuStreamWaitValue32_v2(
-      stream, on_gpu_ + offsetof(ShimSlot, credit) + offsetof(ShimCredit, word), number,
+      stream, on_gpu + offsetof(ShimSlot, credit) + offsetof(ShimCredit, word), number,
       CU_STREAM_WAIT_VALUE_GEQ);
   if (put == CUDA_ERROR_NOT_SUPPORTED) fall_back(ShimHeld::kNoMemoryOperations);
   if (put != CUDA_SUCCESS) return false;  // the launch tells the program why
@@ -244,7 +254,7 @@ bool Credits::put_wait(ShimSlot& mine, Entry& entry, uintptr_t key, CUstream str
     // Without NO_MEMORY_BARRIER, which this version of the function does not take: such a write
     // never arrives (H200, driver 580.159.04).
     const CUresult written = driver_->cuStreamWriteValue32_v2(
-        stream, on_gpu_ + offsetof(ShimSlot, credit) + offsetof(ShimCredit, reached), number,
+        stream, on_gpu + offsetof(ShimSlot, credit) + offsetof(ShimCredit, reached), number,
         CU_STREAM_WRITE_VALUE_DEFAULT);
     if (written != CUDA_SUCCESS) fall_back(ShimHeld::kNoMemoryOperations);
     entry.unwritten_ns.store(0, std::memory_order_relaxed);
@@ -286,10 +296,10 @@ void Credits::after_launch(const Launch& launch) {
 
 // Not each wait has a write behind it, so of the last ones the GPU alone would never say that they
 // were let through. A write for another stream may come after this one; then there is work there.
-// Each slot numbers its waits anew: a number that lies ahead of all waits is of another one, and
-// `run` never falls again.
-void Credits::note_run(uint32_t number) {
-  ShimCredit& credit = slot().credit;
+// A number that lies ahead of all waits is of another slot, as each numbers them anew, and `run`
+// never falls again.
+void Credits::note_run(ShimSlot& mine, uint32_t number) {
+  ShimCredit& credit = mine.credit;
   if (credit_lacking(credit.issued.load(std::memory_order_relaxed), number) > 0) return;
   advance_credit(credit.reached, number);
   advance_credit(credit.run, number);
@@ -311,8 +321,7 @@ void Credits::tell_of_begin() {
 
 // Where the stream is not known, or has its last wait in the slot before: one behind which all is
 // known to have run.
-uint32_t Credits::last_in(CUstream stream) {
-  const ShimSlot& mine = slot();
+uint32_t Credits::last_in(const ShimSlot& mine, CUstream stream) {
   const uintptr_t key = key_of(stream);
   const Entry& entry = entry_of(key);
   const bool is_known = slot_.load(std::memory_order_acquire) == &mine &&

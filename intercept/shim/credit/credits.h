@@ -45,15 +45,14 @@ class Credits {
     CUfunction function = nullptr;  // null: unknown, or none
     Lengths::Class of = Lengths::kKernel;
   };
-  // Before the driver's call. Returns true if after_launch() is to follow.
-  bool before_launch(const Launch& launch);
+  // Before the driver's call. Returns true if after_launch() is to follow. `mine`: the slot of the
+  // process, which may have got another one since it was read.
+  bool before_launch(ShimSlot& mine, const Launch& launch);
   void after_launch(const Launch& launch);
-  // The number of the last wait that is in line, of all streams and of one; no null handle.
-  uint32_t last() const { return slot().credit.issued.load(std::memory_order_relaxed); }
-  uint32_t last_in(CUstream stream);
-  // The host has seen that the wait with this number, of the slot that is there now, was let
-  // through.
-  void note_run(uint32_t number);
+  // The number of the stream's last wait in that slot; no null handle.
+  uint32_t last_in(const ShimSlot& mine, CUstream stream);
+  // The host has seen that the wait with this number of that slot was let through.
+  void note_run(ShimSlot& mine, uint32_t number);
 
   // After the driver's calls by which contexts come and go.
   void on_retained(CUdevice device, CUcontext primary);
@@ -83,14 +82,15 @@ class Credits {
   static bool comes_after_rest(const ShimCredit& credit);
   bool is_capturing(CUstream stream) const;
   bool put_wait(ShimSlot& mine, Entry& entry, uintptr_t key, CUstream stream, int64_t cost_ns);
+  void note_last(const ShimSlot& mine, Entry& entry, uint32_t number);
   void await_room(ShimSlot& mine, uint32_t last, uint32_t number, int64_t cost_ns);
   bool begin_sample(Entry& entry, const Launch& launch, bool is_known_not_to_capture);
 
   const MemoryDriver* driver_;
-  std::atomic<uint32_t> off_;       // ShimHeld, once waits are over for good
-  std::atomic<ShimSlot*> slot_;     // which is pinned; null: none is
-  CUdeviceptr on_gpu_;              // of that slot; written before slot_
-  std::atomic<CUcontext> context_;  // in which it is pinned: the only one in which waits are put
+  std::atomic<uint32_t> off_;    // ShimHeld, once waits are over for good
+  std::atomic<ShimSlot*> slot_;  // which is pinned; null: none is, or another one is about to be
+  std::atomic<CUdeviceptr> on_gpu_;  // of that slot; changes while slot_ is null
+  std::atomic<CUcontext> context_;   // in which it is pinned: the only one in which waits are put
   std::atomic<CUcontext> primaries_[kMostDevices];
   SpinLock lock_;    // of pinning
   bool is_watched_;  // protected by lock_: the watcher has been started (watcher.h)

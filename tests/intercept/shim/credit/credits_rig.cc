@@ -34,6 +34,13 @@ bool start_watcher() { return can_be_watched; }
 
 // --- the GPU ------------------------------------------------------------------------------------
 
+namespace {
+// On this GPU the addresses are those of the host.
+std::atomic<uint32_t>& word_at(CUdeviceptr address) {
+  return *reinterpret_cast<std::atomic<uint32_t>*>(static_cast<uintptr_t>(address));
+}
+}  // namespace
+
 CUstream FakeGpu::create(bool is_blocking) {
   const auto handle = reinterpret_cast<CUstream>(next_handle_ += 64);
   queues_[handle].is_blocking = is_blocking;
@@ -78,7 +85,7 @@ bool FakeGpu::may_run(CUstream stream, const Given& given) {
       return false;
   }
   if (given.kind == Given::Kind::kWait)
-    return credit_lacking(slot_.credit.word.load(), given.value) <= 0;
+    return credit_lacking(word_at(given.word).load(), given.value) <= 0;
   if (given.kind == Given::Kind::kWaitForEvent)
     return queues_[reinterpret_cast<CUstream>(given.event)].given[given.awaited].has_run;
   return true;
@@ -93,7 +100,7 @@ size_t FakeGpu::run(size_t most) {
         if (queue.given[queue.next].kind == Given::Kind::kLaunch && begun == most) break;
         Given& given = queue.given[queue.next++];
         given.has_run = has_run = true;
-        if (given.kind == Given::Kind::kWrite) slot_.credit.reached.store(given.value);
+        if (given.kind == Given::Kind::kWrite) word_at(given.word).store(given.value);
         if (given.kind != Given::Kind::kLaunch) continue;
         ++begun;
         run_ns_ += given.cost_ns;
@@ -142,18 +149,20 @@ const MemoryDriver kDriver{
           return CUDA_SUCCESS;
         },
     .cuStreamWaitValue32_v2 =
-        [](CUstream stream, CUdeviceptr, uint32_t value, unsigned) {
+        [](CUstream stream, CUdeviceptr word, uint32_t value, unsigned) {
           EXPECT_FALSE(the_gpu->queue(stream).is_capturing);
           if (the_gpu->answer_to_waits == CUDA_SUCCESS)
-            the_gpu->give(stream, {.kind = Given::Kind::kWait, .number = 0, .value = value});
+            the_gpu->give(stream,
+                          {.kind = Given::Kind::kWait, .number = 0, .value = value, .word = word});
           return the_gpu->answer_to_waits;
         },
     .cuStreamWriteValue32_v2 =
-        [](CUstream stream, CUdeviceptr, uint32_t value, unsigned flags) {
+        [](CUstream stream, CUdeviceptr word, uint32_t value, unsigned flags) {
           EXPECT_FALSE(the_gpu->queue(stream).is_capturing);
           if (flags != CU_STREAM_WRITE_VALUE_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
           if (the_gpu->answer_to_writes == CUDA_SUCCESS)
-            the_gpu->give(stream, {.kind = Given::Kind::kWrite, .number = 0, .value = value});
+            the_gpu->give(stream,
+                          {.kind = Given::Kind::kWrite, .number = 0, .value = value, .word = word});
           return the_gpu->answer_to_writes;
         },
     .cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode*) { return CUDA_SUCCESS; },
@@ -190,7 +199,7 @@ void CreditsTest::launch(CUstream stream, uint64_t cost_ns, bool is_graph, CUfun
   const Credits::Launch launch{
       .stream = stream, .function = function, .of = is_graph ? Lengths::kGraph : Lengths::kKernel};
   last_cost_ns = cost_ns;
-  const bool is_sample = credits().before_launch(launch);
+  const bool is_sample = credits().before_launch(slot(), launch);
   if (!the_gpu->queue(stream).is_capturing) {
     the_gpu->give(stream, {.kind = Given::Kind::kLaunch, .number = 0, .cost_ns = cost_ns});
     ++launches_;

@@ -27,6 +27,7 @@ struct Given {
   Kind kind;
   size_t number;         // in the order in which the driver got them
   uint32_t value = 0;    // of a wait or a write; of a launch the last wait of the process
+  CUdeviceptr word = 0;  // of a wait or a write
   uint64_t cost_ns = 0;  // of a launch
   CUevent event = nullptr;
   size_t awaited = SIZE_MAX;  // of kWaitForEvent: the recording that the event had
@@ -87,6 +88,9 @@ class CreditsTest : public testing::Test {
   // Begins with a new process and a GPU without work.
   void start_over();
   static Credits& credits() { return *Credits::get(); }
+  // In the slot that the process has.
+  static uint32_t last_in(CUstream stream) { return credits().last_in(slot(), stream); }
+  static void note_run(uint32_t number) { credits().note_run(slot(), number); }
   ShimCredit& credit() { return slot_->credit; }
   // As the wrapper of a launch does. What captures goes into a graph.
   void launch(CUstream stream, uint64_t cost_ns, bool is_graph = false,

@@ -92,13 +92,13 @@ TEST_F(Credit, WhatTheHostHasSeenToRunWasLetThrough) {
   }
   const uint32_t reached = credit().reached;
   EXPECT_EQ(credit().run, 0u) << "what was let through may run still";
-  credits().note_run(credits().last_in(the_gpu->create(false)));
+  note_run(last_in(the_gpu->create(false)));
   EXPECT_EQ(credit().reached, reached) << "of that stream nothing is known";
   EXPECT_EQ(credit().run, 0u);
-  credits().note_run(credits().last_in(stream_));
+  note_run(last_in(stream_));
   EXPECT_EQ(credit().reached, credit().issued);
   EXPECT_EQ(credit().run, credit().issued);
-  credits().note_run(reached);
+  note_run(reached);
   EXPECT_EQ(credit().reached, credit().issued) << "it does not go back";
   EXPECT_EQ(credit().run, credit().issued);
 }
@@ -116,9 +116,9 @@ TEST_F(Credit, TheLastWaitOfAStreamIsThatOfTheThreadWithTheHigherNumber) {
   };
   launch(stream_, kLong);
   EXPECT_EQ(credit().issued, before + 2);
-  EXPECT_EQ(credits().last_in(stream_), before + 2);
+  EXPECT_EQ(last_in(stream_), before + 2);
   the_gpu->run();
-  credits().note_run(credits().last_in(stream_));
+  note_run(last_in(stream_));
   EXPECT_EQ(credit().run, credit().issued) << "nothing is in line any more";
 }
 
@@ -130,9 +130,9 @@ TEST_F(Credit, TheLastWaitOfAStreamIsKnownHoweverLongItHadNone) {
     credit().issued += away;
     open_credit(*slot_);
     launch(rare, kLong);
-    EXPECT_EQ(credits().last_in(rare), away + 2);
+    EXPECT_EQ(last_in(rare), away + 2);
     launch(never, kLong);
-    EXPECT_EQ(credits().last_in(never), away + 3);
+    EXPECT_EQ(last_in(never), away + 3);
   }
 }
 
@@ -144,7 +144,7 @@ TEST_F(Credit, WhatOneThreadHasSeenToRunNoOtherTakesBack) {
   std::atomic<uint32_t> next{1}, taken_back{0};
   const auto see = [&] {
     for (uint32_t number = next++; number <= kNumbers; number = next++) {
-      all.note_run(number);
+      all.note_run(*slot_, number);
       taken_back += credit_lacking(credit().run, number) > 0 ? 1 : 0;
       taken_back += credit_lacking(credit().reached, number) > 0 ? 1 : 0;
     }
@@ -161,7 +161,7 @@ TEST_F(Credit, TheAgentIsWokenWhenWorkComesAfterARestAndWhenAllHasRun) {
   launch(stream_, 3'000'000, true);
   EXPECT_EQ(wakes, at_first + 1) << "from now on it takes turns with others";
   the_gpu->run();
-  credits().note_run(credits().last_in(stream_));
+  note_run(last_in(stream_));
   credit().tells = 1;
   const int before = wakes;
   launch(stream_, 3'000'000, true);
@@ -169,12 +169,12 @@ TEST_F(Credit, TheAgentIsWokenWhenWorkComesAfterARestAndWhenAllHasRun) {
   launch(stream_, 3'000'000, true);
   EXPECT_EQ(wakes, before + 1) << "it is at work already";
   the_gpu->run();
-  credits().note_run(credits().last_in(stream_));
+  note_run(last_in(stream_));
   EXPECT_EQ(wakes, before + 2);
   launch(stream_, 3'000'000, true);
   EXPECT_EQ(wakes, before + 2) << "so soon nobody would hear it";
   the_gpu->run();
-  credits().note_run(credits().last_in(stream_));
+  note_run(last_in(stream_));
   EXPECT_EQ(wakes, before + 2);
   now_ns += 10'000'000;
   credit().tells = 0;
@@ -187,7 +187,7 @@ TEST_F(Credit, TheAgentIsWokenWhenWorkComesAfterARestAndWhenAllHasRun) {
 TEST_F(Credit, ShortWorkAfterARestIsToldWhateverTheLastWaitLeft) {
   const auto end = [&] {
     the_gpu->run();
-    credits().note_run(credits().last_in(stream_));
+    note_run(last_in(stream_));
     now_ns += 5'000'000;
   };
   for (int i = 0; i < 1000; ++i) {
@@ -365,29 +365,69 @@ TEST_F(Credit, ANewSlotFreesWhatWaitsForTheOld) {
   the_process.slot = slot_.get();
 }
 
+// What the GPU is given for it is of the slot before.
+TEST_F(Credit, WhoStoodStillWhenANewSlotCameSaysNothingInIt) {
+  const CUstream other = the_gpu->create(false);
+  const auto next = std::make_unique<ShimSlot>();
+  open_credit(*next);
+  set_credit(*slot_, 10);
+  for (int i = 0; i < 10 + Credits::kMostAhead; ++i) launch(stream_, kLong);
+  bool has_waited = false;
+  on_host_wait = [&] {
+    if (std::exchange(has_waited, true)) return;
+    the_process.slot = next.get();
+    launch(other, kLong);  // as another thread does
+    the_gpu->run();
+  };
+  launch(stream_, kLong);
+  EXPECT_EQ(next->credit.issued, 1u);
+  the_gpu->run();
+  EXPECT_EQ(the_gpu->queue(stream_).next, the_gpu->queue(stream_).given.size()) << "never stuck";
+  EXPECT_EQ(next->credit.reached, 1u) << "nothing is in line any more";
+  EXPECT_EQ(last_in(stream_), 0u);
+  launch(stream_, kLong);
+  EXPECT_EQ(last_in(stream_), 2u);
+  the_process.slot = slot_.get();
+}
+
+TEST_F(Credit, WhoFoundTheOldSlotBeforeANewOneCameDoesNotPinItAgain) {
+  launch(stream_, kLong);
+  const auto next = std::make_unique<ShimSlot>();
+  open_credit(*next);
+  the_process.slot = next.get();
+  launch(stream_, kLong);
+  close_credit(*next);
+  the_gpu->is_pinned = false;
+  EXPECT_FALSE(credits().before_launch(*slot_, {.stream = stream_}));
+  EXPECT_FALSE(is_credit_open(*next)) << "its agent lives, and has closed it";
+  EXPECT_FALSE(the_gpu->is_pinned);
+  EXPECT_EQ(last_in(stream_), 1u);
+  the_process.slot = slot_.get();
+}
+
 // Its waits are numbered anew. Were a number of the slot before taken for one of them, all that
 // comes would count as run already.
 TEST_F(Credit, WhatRanInTheOldSlotSaysNothingInTheNew) {
   const CUstream other = the_gpu->create(false);
   for (int i = 0; i < 50; ++i) launch(stream_, kLong);
   const Seen all, one(stream_, Flavor::kLegacy);
-  const uint32_t last = credits().last_in(stream_);
+  const uint32_t last = last_in(stream_);
   EXPECT_EQ(last, 50u);
   const auto next = std::make_unique<ShimSlot>();
   open_credit(*next);
   the_process.slot = next.get();
-  EXPECT_EQ(credits().last_in(stream_), 0u) << "before the first launch";
+  EXPECT_EQ(last_in(stream_), 0u) << "before the first launch";
   launch(other, kLong);
   EXPECT_EQ(next->credit.issued, 1u);
-  credits().note_run(last);
-  credits().note_run(credits().last_in(stream_));
+  note_run(last);
+  note_run(last_in(stream_));
   EXPECT_EQ(next->credit.run, 0u);
   EXPECT_EQ(next->credit.reached, 0u);
   for (int i = 0; i < 60; ++i) launch(other, kLong);
   for (const Seen& seen : {all, one}) seen.note(CUDA_SUCCESS);
-  credits().note_run(credits().last_in(stream_));
+  note_run(last_in(stream_));
   EXPECT_EQ(next->credit.run, 0u) << "a wait that began before says nothing either";
-  credits().note_run(credits().last_in(other));
+  note_run(last_in(other));
   EXPECT_EQ(next->credit.run, 61u);
   the_process.slot = slot_.get();
 }
