@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "shmctl/base/log.h"
 #include "shmctl/base/pidfd.h"
@@ -45,6 +46,13 @@ bool has_hung_up(const Fd& connection) {
 void step(std::atomic<uint32_t>& word) {
   word.fetch_add(1, std::memory_order_release);
   wake_all(word);
+}
+
+// A closing that a thread has given up at holds none of its process any more.
+void close_again(ShimSlot& slot) {
+  slot.gate.fetch_add(2, std::memory_order_release);
+  wake_all(slot.gate);
+  if (is_credit_open(slot)) close_credit(slot);
 }
 
 }  // namespace
@@ -163,8 +171,10 @@ void ShimHost::beat(Time now) {
   for (const auto& [process, mapping] : slots_) {
     ShimSlot& slot = *mapping->slot;
     slot.beat_ns.store(ns(now), std::memory_order_relaxed);
-    if ((slot.gate.load(std::memory_order_relaxed) & 1) == 0 && is_credit_stale(slot))
-      open_credit(slot);
+    const bool is_closed = (slot.gate.load(std::memory_order_relaxed) & 1) != 0;
+    const uint64_t gave_up = slot.gave_up.load(std::memory_order_relaxed);
+    if (std::exchange(mapping->gave_up, gave_up) != gave_up && is_closed) close_again(slot);
+    if (!is_closed && is_credit_stale(slot)) open_credit(slot);
   }
   if (now < next_sweep_) return;
   next_sweep_ = now + kSweep;

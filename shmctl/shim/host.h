@@ -67,7 +67,7 @@ class ShimHost {
   int serve();
   // To be called at least every kShimBeatNs; otherwise the shims take the agent for dead. Also
   // drops the slots of processes that have ended, also of those that their parents have not waited
-  // for.
+  // for. Who went on at a closed gate because we had stood still is held again.
   void beat(Time now);
 
   // The processes that wake us (wakes.h); a slot comes with its descriptor.
@@ -104,6 +104,7 @@ class ShimHost {
     ShimSlot* const slot;
     const Fd process;  // a pidfd; readable once the process has ended, also before it is reaped
     const uid_t user;
+    uint64_t gave_up = 0;  // ShimSlot::gave_up at the last beat
   };
 
   ShimHost(Fd socket, std::string path, Decide decide);

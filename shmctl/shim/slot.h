@@ -216,7 +216,7 @@ struct ShimSlot {
   ShimHead head;
 
   // Written by the agent. The gate is a futex: odd means closed. Closing and opening add 1 each, so
-  // that every state has its own number.
+  // that every state has its own number, and closing again what a thread has given up at adds 2.
   alignas(64) std::atomic<uint32_t> gate;
   uint32_t reserved_gate;
   std::atomic<uint64_t> beat_ns;  // CLOCK_MONOTONIC: when the agent was last known to be alive

@@ -16,9 +16,10 @@ namespace {
 // How often a waiting thread checks that the agent is alive.
 constexpr timespec kLookAtBeat{.tv_sec = 0, .tv_nsec = 50'000'000};
 
-// A closed state that a dead agent has left, to be passed. The next agent numbers its closings
-// anew, in another slot, so the number alone does not tell them apart; pages of slots stay where
-// they are.
+// A closed state that a dead agent has left, to be passed. An agent that only stood still closes it
+// again, with another number, when it sees that a thread gave up. The next agent numbers its
+// closings anew, in another slot, so the number alone does not tell them apart; pages of slots stay
+// where they are.
 uint64_t ignored(const ShimSlot& slot, uint32_t gate) {
   return reinterpret_cast<uintptr_t>(&slot) >> 12 << 32 | gate;
 }

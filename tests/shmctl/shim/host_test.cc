@@ -10,6 +10,7 @@
 
 #include "shmctl/base/unix_socket.h"
 #include "shmctl/program/temp_folder.h"
+#include "shmctl/shim/credit.h"
 #include "shmctl/shim/protocol.h"
 
 namespace gpushare {
@@ -63,6 +64,32 @@ TEST_F(ShimHostTest, AnAgentThatStopsGivesEachProcessTheWholeGpu) {
   EXPECT_EQ(slot.gpus[0].wanted, 0u);
   EXPECT_EQ(slot.gpus[1].wanted, 0u);
   ::munmap(mapped, kShimSlotBytes);
+}
+
+// It passes that closing for good, because it took us for dead.
+TEST_F(ShimHostTest, AClosingThatAThreadHasGivenUpAtIsMadeAgain) {
+  const Fd connection = ask();
+  host_->serve();
+  ShimSlot& slot = *host_->find(host_->processes().at(0));
+  const auto beat = [&] { host_->beat(MonotonicClock().now()); };
+  ShimHost::close_gate(slot);
+  beat();
+  EXPECT_EQ(slot.gate, 1u);
+  open_credit(slot);  // as the shim does
+  slot.gave_up = 2;
+  beat();
+  EXPECT_EQ(slot.gate, 3u);
+  EXPECT_FALSE(is_credit_open(slot));
+  beat();
+  EXPECT_EQ(slot.gate, 3u) << "once is enough";
+  ShimHost::open_gate(slot);
+  slot.gave_up = 3;  // at the boundary of an iteration
+  beat();
+  EXPECT_EQ(slot.gate, 4u) << "nobody is held there";
+  EXPECT_TRUE(is_credit_open(slot));
+  ShimHost::close_gate(slot);
+  beat();
+  EXPECT_EQ(slot.gate, 5u);
 }
 
 TEST_F(ShimHostTest, WhoAsksTooOftenIsSentAwayAndCostsNoSlot) {

@@ -242,6 +242,24 @@ TEST(Gate, AnAgentThatHangsDelaysNothing) {
                 [&](ShimSlot& slot) { EXPECT_EQ(&slot, first) << "it has kept its slot"; });
 }
 
+// Nobody but the agent says that the gate is open.
+TEST(Gate, AnAgentThatHungHoldsAgainWhoHasGivenUp) {
+  ShimRig rig(kShimGate);
+  const auto program = start_launching(rig);
+  for (uint64_t round = 1; round <= 2; ++round) {
+    ASSERT_TRUE(is_held(rig, *program));
+    rig.hang();
+    ASSERT_TRUE(eventually([&] { return gave_up(rig, *program) == round; }));
+    const uint64_t before = read(rig, *program, launches_of);
+    ASSERT_TRUE(eventually([&] { return read(rig, *program, launches_of) > before + 3; }));
+    rig.go_on();
+  }
+  EXPECT_TRUE(eventually([&] { return waiting(rig, *program) == 1; }));
+  EXPECT_TRUE(launches_nothing(rig, 20ms));
+  ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::open_gate));
+  EXPECT_TRUE(goes_on(rig));
+}
+
 // How often it has slept.
 uint64_t sleeps(const Child& program) {
   std::ifstream status("/proc/" + std::to_string(program.pid()) + "/status");
