@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "intercept/shim/calls/waits.h"
 #include "intercept/shim/driver/table.h"
 #include "intercept/shim/link/attach.h"
 #include "intercept/shim/link/hash.h"
@@ -98,35 +99,44 @@ extern KnownGrids known_grids;
 // The most that any launch needed which a graph of this process may repeat.
 extern std::atomic<uint32_t> captured_sms;
 
-// What another thread says in the same instant may be lost, until its next launch.
-[[gnu::always_inline]] inline void raise(std::atomic<uint32_t>& most, uint32_t sms) {
-  if (__builtin_expect(sms > most.load(std::memory_order_relaxed), 0))
-    most.store(sms, std::memory_order_relaxed);
+// The thread has launched what needs so many SMs of this GPU, by its entry of ShimSlot::gpus.
+[[gnu::always_inline]] inline void say_need(int gpu, uint32_t sms) {
+  uint32_t& own = detail::own_waits.sms[gpu];
+  if (__builtin_expect(sms > own, 0)) own = sms;
+  raise(slot().needs[gpu].at_once_sms, sms);
 }
 
-// A launch in a partition of this GPU, by its entry of ShimSlot::gpus, may run from now on.
+// A launch in a partition of this GPU may run from now on.
 [[gnu::always_inline]] inline void note_blocks(const Grid& grid, int gpu, bool is_capturing) {
   if (grid.blocks == 0 || gpu < 0) return;
-  raise(is_capturing ? captured_sms : slot().needs[gpu].at_once_sms,
-        known_grids.sms_of(grid, !is_capturing));
+  const uint32_t sms = known_grids.sms_of(grid, !is_capturing);
+  if (is_capturing) return raise(captured_sms, sms);
+  say_need(gpu, sms);
 }
 
 // The same for a graph.
 inline void note_graph(int gpu) {
   const uint32_t sms = captured_sms.load(std::memory_order_relaxed);
-  if (gpu >= 0 && sms != 0) raise(slot().needs[gpu].at_once_sms, sms);
+  if (gpu >= 0 && sms != 0) say_need(gpu, sms);
 }
 
 // The driver has refused a cooperative launch as too large for the partition. It is to run in the
 // whole GPU.
 void note_refused(const Grid& grid, int gpu);
 
-// The host has seen some work end. What other threads have in line is said again by their next
-// launch.
+// The host has seen some work of this thread end, and the thread is not counted as waiting any
+// more. What other threads wait for stays said: the agent asks for nothing else. Who has launched
+// and does not wait yet says it again when it does (begin_wait()). That counts first and looks
+// then, and this takes back first and counts then, so that one of the two sees the other.
 inline void note_end() {
-  for (ShimNeeds& one : slot().needs)
-    if (one.at_once_sms.load(std::memory_order_relaxed) != 0)
-      one.at_once_sms.store(0, std::memory_order_relaxed);
+  for (uint32_t& own : detail::own_waits.sms) own = 0;
+  ShimSlot& mine = slot();
+  for (ShimNeeds& one : mine.needs) {
+    if (one.at_once_sms.load(std::memory_order_relaxed) == 0) continue;
+    if (mine.waits.load(std::memory_order_relaxed) != 0) return;
+    const uint32_t taken = one.at_once_sms.exchange(0, std::memory_order_seq_cst);
+    if (mine.waits.load(std::memory_order_seq_cst) != 0) raise(one.at_once_sms, taken);
+  }
 }
 
 }  // namespace gpushare::shim

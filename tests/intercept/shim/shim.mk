@@ -49,6 +49,9 @@ $(call gtest,streams_test,$(wildcard tests/intercept/shim/streams/*.cc) $(wildca
 # The same with its credit gate.
 $(call gtest,credits_test,$(wildcard tests/intercept/shim/credit/credits_*.cc) intercept/shim/credit/credits.cc intercept/shim/credit/lengths.cc)
 
+# What waits and launches say of their needs.
+$(call gtest,needs_test,tests/intercept/shim/calls/needs_test.cc intercept/shim/calls/waits.cc)
+
 # Plays the agent for one program, on the simulated GPU and on a real one.
 $(call program,bin/tests/shim_drive,tests/intercept/shim/drive.cc tests/intercept/shim/alternate.cc tests/workloads/common/flags.cc,lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))
 $(O)/bin/tests/shim_drive: | $(O)/$(shim_library)
