@@ -111,12 +111,38 @@ struct Callback {
   }
 };
 
+// While it lives, no other thread takes the primary context of the device or gives it up, where
+// partitions are made in it: if the last one but this gave it up between the driver's call and our
+// count, or this between our count and the driver's call, all streams of a context would be
+// forgotten that lives on.
+class PrimaryHeld {
+ public:
+  explicit PrimaryHeld(CUdevice device) {
+    if (device < 0 || device >= static_cast<CUdevice>(kShimGpus) || Streams::get() == nullptr)
+      return;
+    ThreadLock& lock = this_process().primaries[device];
+    if (lock.lock()) held_ = &lock;
+  }
+  ~PrimaryHeld() {
+    if (held_ != nullptr) held_->unlock();
+  }
+  PrimaryHeld(const PrimaryHeld&) = delete;
+  PrimaryHeld& operator=(const PrimaryHeld&) = delete;
+
+ private:
+  ThreadLock* held_ = nullptr;  // nullptr: nothing is to be let go
+};
+
 template <int index, class Signature>
 struct Retained {
   static CUresult call(CUcontext* context, CUdevice device) {
+    const PrimaryHeld held(device);
+    context_begins();  // before another thread gives up what seems to be the last
     const CUresult result = real<CUresult (*)(CUcontext*, CUdevice)>(index)(context, device);
-    if (result != CUDA_SUCCESS) return result;
-    context_begins();
+    if (result != CUDA_SUCCESS) {
+      context_ends();
+      return result;
+    }
     if (Streams* all = Streams::get()) all->on_retained(device, *context);
     if (Credits* all = Credits::get()) all->on_retained(device, *context);
     return result;
@@ -128,6 +154,7 @@ struct Released {
   static CUresult call(CUdevice device) {
     constexpr bool kIsReset =
         index == kHook_cuDevicePrimaryCtxReset || index == kHook_cuDevicePrimaryCtxReset_v2;
+    const PrimaryHeld held(device);
     if constexpr (kIsReset) say_done();
     const bool is_counted = !kIsReset && context_ends();
     if (Streams* all = Streams::get()) all->before_release(device, kIsReset);
@@ -146,9 +173,12 @@ struct OtherContext<index, CUresult(Parameters...)> {
   static CUresult call(Parameters... arguments) {
     Streams* all = Streams::get();
     if (all != nullptr) all->count_other_contexts(1);
+    constexpr bool kIsCounted = index != kHook_cuGreenCtxCreate;
+    if constexpr (kIsCounted) context_begins();
     const CUresult result = real<CUresult (*)(Parameters...)>(index)(arguments...);
-    if (all != nullptr && result != CUDA_SUCCESS) all->count_other_contexts(-1);
-    if (result == CUDA_SUCCESS && index != kHook_cuGreenCtxCreate) context_begins();
+    if (result == CUDA_SUCCESS) return result;
+    if (all != nullptr) all->count_other_contexts(-1);
+    if constexpr (kIsCounted) context_ends();
     return result;
   }
 };

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "intercept/shim/link/thread_lock.h"
 #include "shmctl/shim/life.h"
 #include "shmctl/shim/slot.h"
 
@@ -37,6 +38,7 @@ struct Process {
   std::atomic<uint64_t> look_pause_ns;  // the length of the pause before that
   std::atomic<uint64_t> wake;           // see wake.h
   std::atomic<int32_t> contexts;        // that the program has; see done.h
+  ThreadLock primaries[kShimGpus];      // by device; see special_calls.h
   std::atomic<Streams*> streams;        // see streams.h
   std::atomic<Progress*> progress;      // see progress.h
   std::atomic<Credits*> credits;        // see credits.h

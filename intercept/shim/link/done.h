@@ -7,7 +7,8 @@
 
 namespace gpushare::shim {
 
-// The program has made a context, or taken the primary one of a device once more.
+// The program is about to make a context, or to take the primary one of a device once more; if that
+// fails, context_ends() takes it back.
 void context_begins();
 // It is about to give one up; with the last one it has done its work. Returns false if none is
 // counted.

@@ -45,7 +45,9 @@ CUresult note_init(CUresult answer) {
 
 std::atomic<int> context_answer{-1};
 std::atomic<bool> blocks{false};
+std::atomic<void (*)()> in_contexts{nullptr};
 CUresult of_context(CUresult answer) {
+  if (void (*const call)() = in_contexts) call();
   return context_answer < 0 ? answer : static_cast<CUresult>(context_answer.load());
 }
 CUresult of_finish(CUresult answer) {
@@ -59,6 +61,8 @@ extern "C" {
 const char* gs_pipe_at_init() { return pipe_at_init.c_str(); }
 // What the functions for contexts answer from now on; negative: as at the start.
 void gs_answer_contexts(int answer) { context_answer = answer; }
+// What runs in each of those from now on.
+void gs_in_contexts(void (*call)()) { in_contexts = call; }
 // From now on calls that wait for all work do not come back; a thread may be cancelled in them.
 void gs_block() { blocks = true; }
 

@@ -408,6 +408,46 @@ void way_contexts(int count) {
   way_slow(count);
 }
 
+// A thread gives the primary context up while another one, which has taken it once more, is still
+// in the driver, until the first one has come back or has waited for long. One is left. Returns
+// whether the first one has waited.
+std::atomic<bool> has_taken{false}, has_left{false}, has_given_up{false};
+thread_local bool takes_it = false;
+bool takes_and_gives_up() {
+  static const auto retain = named<CUresult (*)(CUcontext*, CUdevice)>("cuDevicePrimaryCtxRetain");
+  const auto release = named<CUresult (*)(CUdevice)>("cuDevicePrimaryCtxRelease_v2");
+  const Launch function = by_dlsym();
+  launch(function, 3);
+  named<void (*)(int)>("gs_answer_contexts")(0);
+  CUcontext context = nullptr;
+  expect(retain(&context, 0) == CUDA_SUCCESS, "no context");
+  named<void (*)(void (*)())>("gs_in_contexts")([] {
+    if (!takes_it) return;
+    has_taken = true;
+    for (int i = 0; i < 200 && !has_given_up; ++i) ::usleep(1000);
+    has_left = true;
+  });
+  std::thread other([] {
+    takes_it = true;
+    CUcontext same = nullptr;
+    expect(retain(&same, 0) == CUDA_SUCCESS, "no context");
+  });
+  while (!has_taken) ::usleep(1000);
+  expect(release(0) == CUDA_SUCCESS, "it was not given up");
+  const bool was_apart = has_left;
+  has_given_up = true;
+  other.join();
+  return was_apart;
+}
+void way_taken(int count) {
+  takes_and_gives_up();
+  way_slow(count);
+}
+void way_taken_apart(int count) {
+  expect(takes_and_gives_up(), "it was given up while another thread took it");
+  way_slow(count);
+}
+
 // A thread of it is cancelled in a call that waits for all work; then it launches as way_slow().
 void way_cancelled(int count) {
   static const auto finish = named<CUresult (*)()>("cuCtxSynchronize");
@@ -492,6 +532,8 @@ const std::map<std::string, std::function<void(int)>> kWays{
     {"slow-with-signals", way_slow_with_signals},
     {"lingering", way_lingering},
     {"contexts", way_contexts},
+    {"taken", way_taken},
+    {"taken-apart", way_taken_apart},
     {"cancelled", way_cancelled},
     {"slow-on-gpu", way_slow_on_gpu},
     {"slow-from-host", way_slow_from_host},

@@ -126,6 +126,22 @@ TEST(Gate, AContextThatIsNotDestroyedIsStillThere) {
   EXPECT_EQ(done_at(rig, *program), 0u) << "one is left, in which it works";
 }
 
+// Between the driver's call and our count comes another thread's release of what seems to be the
+// last: all that the program has in partitions would be gone.
+TEST(Gate, APrimaryContextThatIsTakenMeanwhileIsStillThere) {
+  ShimRig rig(kShimGate | kShimIterations | kShimPartitions);
+  const auto program = rig.start("shim_probe", {"taken-apart", "20"});
+  success_of(*program);
+  EXPECT_EQ(rig.launches_of_all(), 23u);
+}
+
+TEST(Gate, AContextThatIsTakenMeanwhileIsStillThereWhereNothingIsDivided) {
+  ShimRig rig(kShimGate | kShimIterations);
+  const auto program = rig.start("shim_probe", {"taken", "1000000"});
+  ASSERT_TRUE(rig.launches_beyond(20));
+  EXPECT_EQ(done_at(rig, *program), 0u) << "its work is not done";
+}
+
 TEST(Gate, WhoExitsSaysThatItsWorkIsDoneAndALaunchTakesThatBack) {
   ShimRig rig(kShimGate | kShimIterations);
   const auto program = rig.start("shim_probe", {"lingering", "5"});
