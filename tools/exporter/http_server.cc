@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/exporter/http_server.h"
 
+#include <algorithm>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core.hpp>
@@ -64,6 +65,18 @@ Answer answer_to(const http::request<http::empty_body>& request, const auto& pag
   return with(http::status::ok, std::move(page));
 }
 
+// Whose connection it is: the address, of version 6 the part that names a network, as whoever has
+// one address of that has them all. A client that is gone already has the address 0.
+asio::ip::address_v6::bytes_type client_of(const tcp::socket& socket) {
+  error_code failure;
+  const asio::ip::address address = socket.remote_endpoint(failure).address();
+  if (failure) return {};
+  if (address.is_v4()) return make_address_v6(asio::ip::v4_mapped, address.to_v4()).to_bytes();
+  auto bytes = address.to_v6().to_bytes();
+  if (!address.to_v6().is_v4_mapped()) std::fill(bytes.begin() + 8, bytes.end(), 0);
+  return bytes;
+}
+
 }  // namespace
 
 struct HttpServer::Impl : std::enable_shared_from_this<Impl> {
@@ -73,24 +86,22 @@ struct HttpServer::Impl : std::enable_shared_from_this<Impl> {
       : acceptor(loop), pause(loop), pages(std::move(served)) {}
 
   void accept() {
-    if (next || is_accepting || !acceptor.is_open()) return;
-    is_accepting = true;
     acceptor.async_accept([self = shared_from_this()](error_code failure, tcp::socket socket) {
-      self->is_accepting = false;
-      if (failure == asio::error::operation_aborted) return;
+      if (failure == asio::error::operation_aborted || !self->acceptor.is_open()) return;
       if (failure) return self->accept_later();
-      self->next.emplace(std::move(socket));
-      self->admit();
+      self->serve(std::move(socket));
+      self->accept();
     });
   }
   // For example when there are no descriptors left: without a pause that would spin.
   void accept_later() {
     pause.expires_after(kAfterFailure);
     pause.async_wait([self = shared_from_this()](error_code failure) {
-      if (!failure) self->accept();
+      if (!failure && self->acceptor.is_open()) self->accept();
     });
   }
-  void admit();  // the next client, if there is a place for it
+  void serve(tcp::socket socket);
+  void make_room_for(const Session& next);
 
   // One that is sent to somebody else at this time is not made a second time, so that clients that
   // do not read hold few of them.
@@ -113,78 +124,89 @@ struct HttpServer::Impl : std::enable_shared_from_this<Impl> {
   asio::steady_timer pause;
   const Pages pages;
   std::map<std::string, Sent> sent;  // of those that there are
-  size_t clients = 0;
-  std::list<Session*> idle;         // no request of theirs has come; the first for the longest
-  std::optional<tcp::socket> next;  // waits for a place
-  bool is_accepting = false;
+  std::list<Session*> sessions;      // in the order in which they began what they do now
 };
 
 // One connection. It lives for as long as one of its operations is under way.
 class HttpServer::Impl::Session : public std::enable_shared_from_this<Session> {
  public:
   Session(tcp::socket socket, std::shared_ptr<Impl> server)
-      : stream_(std::move(socket)), server_(std::move(server)) {
+      : client_(client_of(socket)), stream_(std::move(socket)), server_(std::move(server)) {
     error_code ignored;
     (void)stream_.socket().set_option(asio::socket_base::send_buffer_size(kSendBuffer), ignored);
-    ++server_->clients;
   }
-  ~Session() {
-    --server_->clients;
-    server_->admit();
-  }
+  ~Session() { std::erase(server_->sessions, this); }
+
+  const auto& client() const { return client_; }
+  bool is_idle() const { return is_idle_; }
 
   void read() {
     parser_.emplace();
     parser_->header_limit(kLongestHead);
     parser_->body_limit(0);
-    stream_.expires_after(kPatience);
-    server_->idle.push_back(this);
+    begin(true);
     http::async_read(stream_, buffer_, *parser_,
                      [self = shared_from_this()](error_code failure, std::size_t) {
-                       std::erase(self->server_->idle, self.get());
                        if (!failure) self->answer();
                      });
-    server_->admit();
   }
   // The operation that is under way fails.
-  void stop() { stream_.close(); }
+  void stop() {
+    std::erase(server_->sessions, this);
+    stream_.close();
+  }
 
  private:
   void answer() {
+    if (!stream_.socket().is_open()) return;  // it was stopped after its request had come
     answer_ = answer_to(parser_->get(), [&](const auto& path) { return server_->page_at(path); });
-    stream_.expires_after(kPatience);
+    begin(false);
     http::async_write(stream_, answer_.head,
                       [self = shared_from_this()](error_code failure, std::size_t) {
-                        if (failure) return;
+                        if (failure || !self->stream_.socket().is_open()) return;
                         if (self->answer_.head.need_eof()) return self->close();
                         self->answer_ = {};
                         self->read();
                       });
+  }
+  // What it does from now on, for as long as it may take.
+  void begin(bool is_idle) {
+    is_idle_ = is_idle;
+    std::erase(server_->sessions, this);
+    server_->sessions.push_back(this);
+    stream_.expires_after(kPatience);
   }
   void close() {
     error_code ignored;
     (void)stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
   }
 
+  const asio::ip::address_v6::bytes_type client_;
   beast::tcp_stream stream_;
   const std::shared_ptr<Impl> server_;
+  bool is_idle_ = true;
   beast::flat_buffer buffer_{kLongestHead};
   std::optional<http::request_parser<http::empty_body>> parser_;
   Answer answer_;
 };
 
-// The one that has been idle for the longest makes room.
-void HttpServer::Impl::admit() {
-  if (!next || !acceptor.is_open()) return;
-  if (clients >= kMostClients) {
-    if (idle.empty()) return;
-    Session* const longest = idle.front();
-    idle.pop_front();
-    longest->stop();
-  }
-  auto session = std::make_shared<Session>(*std::exchange(next, std::nullopt), shared_from_this());
+void HttpServer::Impl::serve(tcp::socket socket) {
+  const auto session = std::make_shared<Session>(std::move(socket), shared_from_this());
+  make_room_for(*session);
   session->read();
-  accept();
+}
+
+// Whoever has the most connections gives one of them up.
+void HttpServer::Impl::make_room_for(const Session& next) {
+  if (sessions.size() < kMostClients) return;
+  const auto connections = [&](const Session* session) {
+    return std::ranges::count(sessions, session->client(), &Session::client) +
+           (session->client() == next.client());
+  };
+  // Of equals the first, which is the one that has been at it for the longest.
+  (*std::ranges::max_element(sessions, {}, [&](const Session* session) {
+    return std::pair(connections(session), session->is_idle());
+  }))->stop();
 }
 
 Result<std::unique_ptr<HttpServer>> HttpServer::listen(asio::io_context& loop,

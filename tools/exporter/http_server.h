@@ -2,8 +2,11 @@
 // HttpServer: answers GET and HEAD of a few paths, on the caller's event loop and thread, by
 // Boost.Beast. It is for scrapers: a request has no body, and a client that is slow, or sends what
 // is no request, loses its connection after 10 s. It serves at most kMostClients at once. When one
-// more comes, the one from which no request has come for the longest loses its connection; where
-// all are being answered, the others wait in the system's queue.
+// more comes, it is served, and one of the address that has the most connections, the new one
+// counted, loses its own: the one from which no request has come for the longest, otherwise the
+// one that has been reading its answer for the longest. So nobody is kept out by the connections of
+// another address, nor by idle ones and slow readers of its own. The addresses of version 6 that
+// share 64 bits count as one.
 #pragma once
 
 #include <boost/asio/io_context.hpp>

@@ -6,6 +6,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/write.hpp>
 #include <list>
+#include <vector>
 
 namespace gpushare {
 namespace {
@@ -24,8 +25,10 @@ class HttpServerTest : public ::testing::Test {
     ASSERT_TRUE(server) << server.error().message();
     server_ = *std::move(server);
   }
-  tcp::socket& connect() {
-    tcp::socket& client = clients_.emplace_back(client_loop_);
+  // Each address that begins with 127 is this machine's.
+  tcp::socket& connect(const char* from = "127.0.0.1") {
+    tcp::socket& client = clients_.emplace_back(client_loop_, tcp::v4());
+    client.bind({boost::asio::ip::make_address(from), 0});
     client.connect({boost::asio::ip::make_address("127.0.0.1"), server_->port()});
     return client;
   }
@@ -73,6 +76,41 @@ TEST_F(HttpServerTest, AClientComesInWhereOthersAreIdle) {
   EXPECT_TRUE(hears(late, 5s));
   EXPECT_TRUE(hears(clients_.front(), 5s)) << "its connection ends";
   EXPECT_FALSE(hears(*std::next(clients_.begin()), 100ms)) << "the others are still served";
+}
+
+// Slow readers keep their connections for ten seconds each, if nobody else comes.
+TEST_F(HttpServerTest, AClientComesInWhereOthersDoNotReadTheirAnswers) {
+  serve(16 << 20);
+  for (size_t i = 0; i < HttpServer::kMostClients; ++i) {
+    ask(connect());
+    ASSERT_TRUE(hears(clients_.back(), 5s)) << "its answer begins";
+  }
+  tcp::socket& late = connect();
+  ask(late);
+  EXPECT_TRUE(hears(late, 5s));
+}
+
+TEST_F(HttpServerTest, AnAddressWithManyConnectionsTakesNoOtherOnesPlace) {
+  serve(16 << 20);
+  tcp::socket& idle = connect("127.0.0.2");
+  EXPECT_FALSE(hears(idle, 1ms));
+  tcp::socket& reader = connect("127.0.0.3");
+  ask(reader);
+  ASSERT_TRUE(hears(reader, 5s));
+  for (size_t i = 0; i < 2 * HttpServer::kMostClients; ++i) {
+    tcp::socket& client = connect();
+    if (i % 2 == 0) continue;  // it asks for nothing
+    ask(client);
+    ASSERT_TRUE(hears(client, 5s));
+  }
+  std::vector<char> page(16 << 20);
+  size_t read = 0;
+  while (read < page.size() && hears(reader, 5s))
+    if (const size_t more = reader.read_some(boost::asio::buffer(page)); more > 0) read += more;
+  EXPECT_GE(read, page.size()) << "it has been read for longer than all others";
+  ask(idle);
+  ASSERT_TRUE(hears(idle, 5s)) << "it was idle for longer than all others";
+  EXPECT_GT(idle.read_some(boost::asio::buffer(page)), 0u);
 }
 
 }  // namespace
