@@ -66,6 +66,8 @@ void fill(Region& region) {
     process.gpu = p % kGpus;
     process.tenant = p % kTenants;
     process.state = static_cast<ProcessState>(p % 6);
+    process.switches_per_s = 200 + p;
+    process.memory_bytes = uint64_t{p + 1} << 24;
     write_record(region.processes[p].record, process);
   }
 }

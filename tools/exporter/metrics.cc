@@ -109,6 +109,18 @@ class Writer {
     for (const TenantOnGpu& pair : pairs_)
       if (const auto number = value(*pair.use)) out_.add(pair.labels, *number);
   }
+  // Of each pair the sum of what is known of its processes.
+  void of_processes(std::string_view name, std::string_view help, const auto& value) {
+    out_.begin(name, Type::kGauge, help);
+    for (const TenantOnGpu& pair : pairs_) {
+      const auto found = processes_.find({pair.slot, pair.gpu});
+      if (found == processes_.end()) continue;
+      std::optional<uint64_t> sum;
+      for (const ProcessRecord* process : found->second)
+        if (const std::optional<uint64_t> number = value(*process)) sum = sum.value_or(0) + *number;
+      if (sum) out_.add(pair.labels, *sum);
+    }
+  }
   // Of records whose numbers are always known.
   static auto known(auto member) {
     return [member](const auto& record) { return std::optional<uint64_t>(record.*member); };
@@ -121,6 +133,11 @@ class Writer {
   static auto part(uint32_t TenantGpuUse::* member) {
     return [member](const TenantGpuUse& use) {
       return use.*member == kUnknown32 ? std::nullopt : std::optional(ratio(use.*member));
+    };
+  }
+  static auto whole(auto member) {
+    return [member](const auto& record) {
+      return record.*member == kUnknown32 ? std::nullopt : std::optional<uint64_t>(record.*member);
     };
   }
   static auto bytes(auto member) {
@@ -203,6 +220,8 @@ void Writer::write_gpus() {
   of_gpus("gpushare_gpu_memory_used_bytes", Type::kGauge,
           "Memory that the processes hold which the agent knows.",
           bytes(&GpuRecord::memory_used_bytes));
+  of_gpus("gpushare_gpu_switches_per_second", Type::kGauge,
+          "Switches to a context, in the last second.", whole(&GpuRecord::switches_per_s));
   of_gpus("gpushare_gpu_switch_log_records_total", Type::kCounter,
           "Records of context switches that were read: two for each switch.",
           known(&GpuRecord::log_records));
@@ -311,17 +330,12 @@ void Writer::write_use() {
         use.target_permille - std::min(use.share_permille, use.target_permille);
     out_.add(pair.labels + ",reason=\"" + std::string(reason) + "\"", ratio(missing));
   }
-  const auto count = [](uint32_t TenantGpuUse::* member) {
-    return [member](const TenantGpuUse& use) {
-      return use.*member == kUnknown32 ? std::nullopt : std::optional<uint64_t>(use.*member);
-    };
-  };
   of_pairs("gpushare_tenant_sms", Type::kGauge,
            "SMs of the tenant's partition now, with those that are lent to it.",
-           count(&TenantGpuUse::sms_in_use));
+           whole(&TenantGpuUse::sms_in_use));
   of_pairs("gpushare_tenant_entitled_sms", Type::kGauge,
            "SMs that the tenant is entitled to on a GPU that is shared spatially.",
-           count(&TenantGpuUse::sms_entitled));
+           whole(&TenantGpuUse::sms_entitled));
 }
 
 void Writer::write_iterations() {
@@ -371,6 +385,12 @@ void Writer::write_iterations() {
 }
 
 void Writer::write_processes() {
+  of_processes("gpushare_tenant_gpu_memory_bytes",
+               "GPU memory that the tenant's processes hold on this GPU.",
+               known(&ProcessRecord::memory_bytes));
+  of_processes("gpushare_tenant_switches_per_second",
+               "Switches to a context of the tenant, in the last second.",
+               whole(&ProcessRecord::switches_per_s));
   out_.begin("gpushare_processes", Type::kGauge,
              "Processes of the tenant on the GPU, by what becomes of them.");
   for (const TenantOnGpu& pair : pairs_) {

@@ -17,7 +17,8 @@ rest="libboost-dev libncurses-dev libclang-rt-19-dev lld-19 clang-tidy-19 clang-
   libbenchmark-dev libfuse3-dev fuse3 python3 mandoc shellcheck sparse"
 kernel="qemu-system-x86 busybox-static cpio pahole debhelper dkms
   libslurm-dev slurmctld slurmd slurm-client munge slurmdbd mariadb-server-core mariadb-client-core
-  libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libcurl4-openssl-dev"
+  libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libcurl4-openssl-dev
+  python3-jsonschema"
 debug_kernel="flex bison bc xz-utils"
 
 print= common="$demo $rest" with_kernel= with_debug_kernel=

@@ -89,18 +89,24 @@ TEST(Metrics, SayWhatTheControlPlaneSays) {
   status.snapshot.tenants[2].record.held_ns = 3'500'000'000;
   status.snapshot.tenants[2].record.frozen_user_ns = 60'000'000'000;
   status.snapshot.tenants[1].record.memory_max_bytes = 1 << 20;
+  // `default` has three processes on the GPU.
+  for (const size_t p : {1, 5}) status.snapshot.processes[p].record.switches_per_s = 40;
   const std::string text = text_of(status);
   for (const char* line :
        {"gpushare_up 1",
         "gpushare_agent_info{driver_version=\"580.159.04\",policy=\"fair\",simulated=\"false\"} 1",
         "gpushare_gpu_busy_ratio{gpu=\"0\",UUID=\"GPU-1\"} 0.95",
+        "gpushare_gpu_switches_per_second{gpu=\"0\",UUID=\"GPU-1\"} 400",
+        "gpushare_tenant_switches_per_second{tenant=\"default\",gpu=\"0\",UUID=\"GPU-1\"} 80",
+        "gpushare_tenant_gpu_memory_bytes{tenant=\"default\",gpu=\"0\",UUID=\"GPU-1\"} 16106127360",
         "gpushare_tenant_weight{tenant=\"research\"} 300",
         "gpushare_tenant_cap_ratio{tenant=\"capped\"} 0.2",
         "gpushare_tenant_memory_max_bytes{tenant=\"research\"} 1048576",
         "gpushare_tenant_throttled_seconds_total{tenant=\"capped\",reason=\"cap\"} 2.5",
         "gpushare_tenant_throttled_seconds_total{tenant=\"capped\",reason=\"turn\"} 1.5",
         "gpushare_tenant_throttled_seconds_total{tenant=\"capped\",reason=\"user\"} 60",
-        "gpushare_runs_waiting 1", "gpushare_tenant_turns_total{tenant=\"capped\"} 12",
+        "gpushare_runs_waiting 1",
+        "gpushare_tenant_turns_total{tenant=\"capped\"} 12",
         "gpushare_tenant_held_seconds_total{tenant=\"capped\"} 3.5",
         "gpushare_tenant_gpu_seconds_total{tenant=\"research\",gpu=\"0\",UUID=\"GPU-1\"} 3",
         "gpushare_tenant_share_ratio{tenant=\"capped\",gpu=\"0\",UUID=\"GPU-1\"} 0.1",
@@ -113,6 +119,7 @@ TEST(Metrics, SayWhatTheControlPlaneSays) {
         "gpushare_processes{tenant=\"research\",gpu=\"0\",UUID=\"GPU-1\",state=\"running\"} 1"})
     EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
   EXPECT_FALSE(text.contains("cap_ratio{tenant=\"research\"")) << "it has no cap";
+  EXPECT_FALSE(text.contains("switches_per_second{tenant=\"research\"")) << "it is unknown";
   EXPECT_FALSE(text.contains("4294967295") || text.contains("18446744073709551615"))
       << "what is unknown is left out";
 }
@@ -223,9 +230,10 @@ TEST(Metrics, ReasonsOfAShortfall) {
 TEST(Metrics, PassPromtool) {
   if (!has_program("promtool")) GTEST_SKIP() << "promtool is missing (package prometheus)";
   TempDir dir;
-  for (const bool has_targets : {false, true}) {
-    Status status = live({.gpus = 2, .processes = 7, .has_targets = has_targets});
-    dir.write("metrics", text_of(status, std::vector<Workload>(7, {"1", "u", "c"})));
+  for (const FakePlane& fake : {FakePlane{.gpus = 2, .processes = 7},
+                                {.gpus = 2, .processes = 7, .has_targets = true},
+                                {.gpus = 2, .processes = 7, .step = 1, .has_all = true}}) {
+    dir.write("metrics", text_of(live(fake), std::vector<Workload>(7, {"1", "u", "c"})));
     const ToolResult result =
         run_tool("sh", {"-c", "promtool check metrics < \"$0\"", dir.at("metrics")});
     EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
@@ -243,11 +251,7 @@ std::set<std::string> names_in(const std::string& text) {
 }
 
 TEST(Metrics, TheDashboardTheAlertsAndThePageKnowThemAndNoOthers) {
-  Status status = live({.gpus = 1, .processes = 7, .has_targets = true});
-  status.snapshot.tenants[0].record.memory_max_bytes = 1;
-  status.snapshot.tenants[0].record.gpu[0].phase = 2;  // ShimPhase::kDecode
-  status.snapshot.tenants[0].record.iteration_counts[3] = 1;
-  take_turns(status);
+  const Status status = live({.gpus = 1, .processes = 7, .step = 1, .has_all = true});
   const std::string text = text_of(status, std::vector<Workload>(7, {"1", "u", "c"}));
   EXPECT_TRUE(text.contains("phase=\"decode\"} 1\n"));
   std::set<std::string> families, series;  // series: what a query may name

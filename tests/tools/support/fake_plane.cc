@@ -70,6 +70,57 @@ void add_targets(std::vector<Numbered<TenantRecord>>& tenants) {
   use(3).latency_us = use(3).p99_us = use(3).iterations_per_ks = kUnknown32;
 }
 
+void add_counters(AgentRecord& agent, uint64_t step) {
+  put(agent.observe_only_reason, "the driver refuses it");
+  agent.events = 100 * step;
+  agent.restarts = agent.events_dropped = step;
+  agent.interferences = agent.false_claims = agent.mps_faults = static_cast<uint32_t>(step);
+  agent.mps_clients = 2;
+}
+
+void add_turns(GpuRecord& gpu, uint64_t step) {
+  put(gpu.uuid, fmt::format("GPU-{:08x}-0000-0000-0000-000000000000", gpu.index));
+  put(gpu.pci, fmt::format("0000:{:02x}:00.0", 16 + gpu.index));
+  gpu.log_records = 800 * step;
+  gpu.log_lost = gpu.gaps = gpu.gaps_missed = step;
+  gpu.gap_p50_us = 250;
+  gpu.gap_p99_us = 1500;
+}
+
+void add_use(TenantRecord& tenant, uint32_t gpus, uint64_t step) {
+  tenant.memory_max_bytes = uint64_t{32} << 30;
+  tenant.turns = tenant.freezes = step;
+  tenant.throttled_ns = tenant.frozen_turn_ns = tenant.frozen_user_ns = tenant.held_ns =
+      step * 10'000'000;
+  tenant.iteration_us = 300'000 * step;
+  for (uint64_t& count : tenant.iteration_counts) count = step;
+  for (uint32_t g = 0; g < gpus; ++g) {
+    TenantGpuUse& use = tenant.gpu[g];
+    use.gpu_time_ns = step * 50'000'000;
+    use.share_permille = 100;
+    use.target_permille = 600;
+    use.phase = 2;  // ShimPhase::kDecode
+  }
+}
+
+// After the processes, the first of which is in a tenant of Slurm's.
+void add_all(PlaneSnapshot& snapshot, uint64_t step) {
+  add_counters(snapshot.agent, step);
+  for (GpuRecord& gpu : snapshot.gpus) add_turns(gpu, step);
+  Numbered<TenantRecord> job{.slot = static_cast<uint32_t>(kTenants.size()), .record = {}};
+  put(job.record.name, "slurm-7");
+  if (!snapshot.processes.empty()) {
+    ProcessRecord& first = snapshot.processes.front().record;
+    --snapshot.tenants[first.tenant].record.process_count;
+    first.tenant = job.slot;
+    job.record.process_count = 1;
+  }
+  snapshot.tenants.push_back(job);
+  for (auto& [slot, tenant] : snapshot.tenants)
+    add_use(tenant, static_cast<uint32_t>(snapshot.gpus.size()), step);
+  for (auto& [slot, process] : snapshot.processes) process.switches_per_s = 100 + slot;
+}
+
 ProcessRecord fake_process(const FakePlane& fake, uint32_t index, Time now) {
   const ProcessSketch& sketch = kProcesses[index % kProcesses.size()];
   ProcessRecord process;
@@ -145,16 +196,17 @@ PlaneSnapshot fake_snapshot(const FakePlane& fake, Time now) {
     tenant.record.quota_us = kTenants[t].quota_us;
     snapshot.tenants.push_back(tenant);
   }
-  if (fake.has_targets) add_targets(snapshot.tenants);
-  if (fake.has_waiting) snapshot.waiting.push_back({.pid = 9000});
+  if (fake.has_targets || fake.has_all) add_targets(snapshot.tenants);
+  if (fake.has_waiting || fake.has_all) snapshot.waiting.push_back({.pid = 9000});
   for (uint32_t p = 0; p < fake.processes; ++p) {
     snapshot.processes.push_back({.slot = p, .record = fake_process(fake, p, now)});
-    if (fake.has_jobs) {
+    if (fake.has_jobs || fake.has_all) {
       snapshot.processes.back().record.job = 1 + p;
       snapshot.processes.back().record.turn = TurnState::kHeld;
     }
     ++snapshot.tenants[snapshot.processes.back().record.tenant].record.process_count;
   }
+  if (fake.has_all) add_all(snapshot, fake.step);
   return snapshot;
 }
 

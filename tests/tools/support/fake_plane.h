@@ -15,6 +15,9 @@ struct FakePlane {
   bool has_targets = false;  // GPU 0 is divided by target times
   bool has_jobs = false;     // each process is a job that is held
   bool has_waiting = false;  // a run waits for a GPU
+  // All of that, and what else only some machines show: no metric is without a sample, each counter
+  // rises with the step, and each alert has its reason.
+  bool has_all = false;
 };
 
 // Returns what an agent would publish at `now`.

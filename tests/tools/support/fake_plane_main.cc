@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// fake_plane REGION [PROCESSES [GPUS]]: keeps a made-up control plane fresh until it is
-// interrupted, for looking at gpushare-top and gpushare status by eye.
+// fake_plane REGION [PROCESSES [GPUS [all]]]: keeps a made-up control plane fresh until it is
+// interrupted, for looking at gpushare-top and gpushare status by eye. With `all` it has something
+// of everything, for Prometheus.
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <string_view>
 
 #include "tests/tools/support/fake_plane.h"
 
 int main(int argc, char** argv) {
   using namespace gpushare;
-  if (argc < 2 || argc > 4) {
-    fmt::print(stderr, "usage: fake_plane REGION [PROCESSES [GPUS]]\n");
+  if (argc < 2 || argc > 5 || (argc == 5 && std::string_view(argv[4]) != "all")) {
+    fmt::print(stderr, "usage: fake_plane REGION [PROCESSES [GPUS [all]]]\n");
     return 2;
   }
   FakePlane fake{.agent_pid = static_cast<uint32_t>(::getpid())};
   if (argc > 2) fake.processes = static_cast<uint32_t>(std::atoi(argv[2]));
   if (argc > 3) fake.gpus = static_cast<uint32_t>(std::atoi(argv[3]));
+  fake.has_all = argc == 5;
   sigset_t signals;
   ::sigemptyset(&signals);
   ::sigaddset(&signals, SIGINT);
