@@ -28,12 +28,10 @@ SplitRules split_rules(std::span<const Rule> rules,
   std::size_t at = 0;
   for (; at < rules.size(); ++at) {
     const Rule& rule = rules[at];
-    const bool is_cgroup = rule.cgroup && !rule.user && !rule.command;
-    const bool is_user = rule.user && !rule.cgroup && !rule.command;
-    if (is_cgroup && with_uid.empty() && is_kernels_glob(*rule.cgroup) &&
+    if (rule.is_by_cgroup_alone() && with_uid.empty() && is_kernels_glob(*rule.cgroup) &&
         with_cgroup.insert(rule.tenant).second) {
       split.of_kernel.push_back({rule.tenant, *rule.cgroup, std::nullopt});
-    } else if (const auto uid = is_user ? uid_of(*rule.user) : std::nullopt;
+    } else if (const auto uid = rule.is_by_user_alone() ? uid_of(*rule.user) : std::nullopt;
                uid && with_uid.insert(rule.tenant).second) {
       split.of_kernel.push_back({rule.tenant, "", uid});
     } else {

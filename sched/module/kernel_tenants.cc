@@ -53,7 +53,7 @@ void KernelTenants::start(const TenantsConfig& config) {
 Seeded KernelTenants::seed_with_users(const TenantsConfig& config, Seed what) {
   std::vector<std::string> users;
   for (const Rule& rule : config.rules)
-    if (rule.user && !rule.cgroup && !rule.command) users.push_back(*rule.user);
+    if (rule.is_by_user_alone()) users.push_back(*rule.user);
   users_.begin(users);
   return seed_sysfs(tree_, config, what,
                     [this](const std::string& user) { return users_.find(user); });

@@ -83,21 +83,24 @@ void Membership::place(const Process& process) {
   met.uid = identity.uid;
   met.owners.clear();
   for (const UserIdentity& owner : identity.owners) met.owners.push_back(owner.uid);
-  met.is_named = are_users_named(met);
+  met.cgroup = identity.cgroup_path;
+  met.is_named = is_known_by_name(met);
   state_.tenants.add_process(std::move(identity));
 }
 
-// The name service has said who its user is, and who has made the namespaces that it is in.
-bool Membership::are_users_named(const Met& met) const {
+// The name service has said who its user is, and who has made the namespaces that it is in, and a
+// disk which container it is in.
+bool Membership::is_known_by_name(const Met& met) const {
   const auto is_named = [this](uid_t uid) { return processes_.user_name(uid).has_value(); };
-  return is_named(met.uid) && std::ranges::all_of(met.owners, is_named);
+  return is_named(met.uid) && std::ranges::all_of(met.owners, is_named) &&
+         processes_.container(met.cgroup).has_value();
 }
 
 void Membership::look_again() {
   for (auto& [id, met] : met_) {
     const bool wants_line = met.command_line.empty() && met.looks < kMostLooks;
     if (wants_line) ++met.looks;
-    const bool has_name = !met.is_named && are_users_named(met);
+    const bool has_name = !met.is_named && is_known_by_name(met);
     const Process* const known = state_.registry.find(id);
     if ((!wants_line && !has_name) || known == nullptr) continue;
     place(*known);

@@ -23,8 +23,8 @@ class Membership {
   // Ends what ended unseen: attached processes that are on no GPU and were never reported. Reads
   // /proc, so once a second.
   void reap();
-  // Looks again at the processes whose user's name or command line was not known in time: a rule
-  // may name it, and people look for it. Also once a second.
+  // Looks again at the processes whose user's name, container or command line was not known in
+  // time: a rule may name it, and people look for it. Also once a second.
   void look_again();
 
  private:
@@ -32,11 +32,12 @@ class Membership {
     std::string command_line;
     uid_t uid = 0;
     std::vector<uid_t> owners;
-    bool is_named = true;  // see are_users_named()
+    std::string cgroup;
+    bool is_named = true;  // see is_known_by_name()
     int looks = 0;         // after the first, for its command line
   };
 
-  bool are_users_named(const Met& met) const;
+  bool is_known_by_name(const Met& met) const;
   void meet(const Process& process);
   void place(const Process& process);
   void add(const Holder& holder, Time now);

@@ -9,7 +9,8 @@
 namespace gpushare {
 namespace {
 
-constexpr std::array<std::string_view, 3> kConditions = {"cgroup", "user", "command"};
+constexpr std::array<std::string_view, 5> kConditions = {"cgroup", "user", "command", "container",
+                                                         "label"};
 
 const auto kTenantKeys = [] {
   std::vector<std::string_view> keys(setting_keys().begin(), setting_keys().end());
@@ -137,12 +138,28 @@ class TenantReader {
     if (const auto uid = node.value_exact<int64_t>(); uid && *uid >= 0 && key == "user") {
       text = std::to_string(*uid);
     }
-    if (!text || text->empty()) {
+    const bool is_label = key == "label";
+    if (!text || text->empty() || (is_label && !is_label_condition(*text))) {
       mistakes_.wrong_type(node, fmt::format("{}.{}", path, key.str()),
-                           key == "user" ? "a user's name or uid" : "a glob (not empty)");
+                           key == "user" ? "a user's name or uid"
+                           : is_label    ? "KEY=GLOB, as in \"team=vision*\""
+                                         : "a glob (not empty)");
       return;
     }
-    (key == "cgroup" ? rule.cgroup : key == "user" ? rule.user : rule.command) = std::move(*text);
+    *condition_of(rule, key.str()) = std::move(*text);
+  }
+
+  static bool is_label_condition(std::string_view text) {
+    const std::size_t equals = text.find('=');
+    return equals != std::string_view::npos && equals > 0;
+  }
+
+  // REQUIRES: `key` is one of kConditions.
+  static std::optional<std::string>* condition_of(Rule& rule, std::string_view key) {
+    if (key == "cgroup") return &rule.cgroup;
+    if (key == "user") return &rule.user;
+    if (key == "command") return &rule.command;
+    return key == "container" ? &rule.container : &rule.label;
   }
 
   ConfigMistakes& mistakes_;

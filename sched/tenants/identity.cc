@@ -15,6 +15,7 @@ ProcessIdentity identity_of(const ProcessId& process, const ProcReader& processe
   identity.command = details->command;
   identity.command_line = details->command_line;
   identity.cgroup_path = details->cgroup;
+  identity.container = processes.container(details->cgroup).value_or(nullptr);
   identity.ancestors = processes.ancestors(process.pid);
   return identity;
 }

@@ -121,10 +121,11 @@ bool SystemProcReader::has_processes(const std::string& cgroup) const {
 // Takes no descriptor.
 bool SystemProcReader::is_taken(pid_t pid) const { return ::kill(pid, 0) == 0 || errno != ESRCH; }
 
-SystemProcReader::SystemProcReader(std::string root, AskName ask)
+SystemProcReader::SystemProcReader(std::string root, AskName ask, ContainerPlaces places)
     : root_(std::move(root)),
       hides_others_(has_hidepid(read_file(root_ + "/self/mounts").value_or(""))),
-      ask_(std::move(ask)) {}
+      ask_(std::move(ask)),
+      places_(std::move(places)) {}
 
 std::optional<std::string> SystemProcReader::ask_name_service(uid_t uid) {
   std::vector<char> buffer(1024);
@@ -141,28 +142,16 @@ std::optional<std::string> SystemProcReader::ask_name_service(uid_t uid) {
   return is_nobody ? std::optional<std::string>("") : std::nullopt;
 }
 
-bool SystemProcReader::may_ask() const {
-  if (user_names_.size() >= kMostNames)
-    std::erase_if(user_names_, [](const auto& name) { return name.second.is_known(); });
-  return std::ranges::count_if(user_names_, [](const auto& name) {
-           return !name.second.is_known();
-         }) < static_cast<std::ptrdiff_t>(kMostAsked);
+std::optional<std::string> SystemProcReader::user_name(uid_t uid) const {
+  return user_names_.of(uid, [ask = ask_, uid] { return ask(uid); });
 }
 
-// Waits for each name once: later calls only look whether it has come.
-std::optional<std::string> SystemProcReader::user_name(uid_t uid) const {
-  auto at = user_names_.find(uid);
-  if (at == user_names_.end()) {
-    if (!may_ask()) return std::nullopt;
-    auto answer = start_aside<std::optional<std::string>>([ask = ask_, uid] { return ask(uid); });
-    if (!answer.valid()) return std::nullopt;
-    at = user_names_.emplace(uid, Name{answer.share()}).first;
-    at->second.answer.wait_for(kPatience);
-  }
-  if (!at->second.is_known()) return std::nullopt;
-  std::optional<std::string> name = at->second.answer.get();
-  if (!name) user_names_.erase(at);  // asked again by the next call
-  return name;
+std::optional<ContainerPtr> SystemProcReader::container(const std::string& cgroup) const {
+  const auto group = container_group(cgroup);
+  if (!group) return ContainerPtr();
+  return containers_.of(group->above + "/" + group->name, [places = places_, group = *group] {
+    return read_container(places, group);
+  });
 }
 
 std::optional<ProcessDetails> SystemProcReader::details(pid_t pid) const {

@@ -9,14 +9,13 @@
 
 #include <cstdint>
 #include <functional>
-#include <future>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "intercept/event.h"
 #include "intercept/lineage.h"
+#include "sched/tenants/containers/container_files.h"
 #include "shmctl/base/aside.h"
 #include "shmctl/base/proc_stat.h"
 
@@ -51,6 +50,11 @@ class ProcReader {
   // a later call.
   virtual std::optional<std::string> user_name(uid_t uid) const = 0;
 
+  // The container of a process, by the path of the process's cgroup. nullptr: it is in none, or in
+  // one of which no file of root's tells; nullopt: the disk has not said yet, and is asked again by
+  // a later call.
+  virtual std::optional<ContainerPtr> container(const std::string&) const { return ContainerPtr(); }
+
   // Whether a process is in this cgroup of version 2 or below it, by its path below the root; true
   // where that cannot be told.
   virtual bool has_processes(const std::string& cgroup) const = 0;
@@ -79,21 +83,26 @@ class ProcReader {
 
 // Blocks for at most kPatience in a call, although whoever reads a process's command line waits for
 // the lock of its memory, which large changes of its mappings hold, and the name service may be far
-// away: the command line is then unknown, and so is the name until it comes.
+// away: the command line is then unknown, and so is the name until it comes, and what a disk tells
+// of a container.
 class SystemProcReader final : public ProcReader {
  public:
   static constexpr Nanos kPatience = std::chrono::milliseconds(20);
-  static constexpr std::size_t kMostNames = 4096, kMostAsked = 16;  // remembered; asked at once
+  static constexpr std::size_t kMostNames = 4096, kMostContainers = 512;  // remembered
+  static constexpr std::size_t kMostAsked = 16;                           // of either, at once
   // Empty: there is no such user; nullopt: it cannot say now. Called on any thread.
   using AskName = std::function<std::optional<std::string>(uid_t)>;
 
-  // `root`: the folder to read; `ask`: the name service. Its own test makes both.
-  explicit SystemProcReader(std::string root = "/proc", AskName ask = ask_name_service);
+  // `root`: the folder to read; `ask`: the name service; `places`: the engines' files. Its own test
+  // makes them.
+  explicit SystemProcReader(std::string root = "/proc", AskName ask = ask_name_service,
+                            ContainerPlaces places = {});
   std::optional<ProcessDetails> details(pid_t pid) const override;
   std::optional<Link> link(pid_t pid) const override;
   bool is_taken(pid_t pid) const override;
   Life life(const ProcessId& process) const override { return life_of(process); }
   std::optional<std::string> user_name(uid_t uid) const override;
+  std::optional<ContainerPtr> container(const std::string& cgroup) const override;
   bool hides_others() const override { return hides_others_; }
 
   // Blocks for as long as the name service does.
@@ -101,18 +110,13 @@ class SystemProcReader final : public ProcReader {
   bool has_processes(const std::string& cgroup) const override;
 
  private:
-  struct Name {
-    bool is_known() const { return answer.wait_for(Nanos{}) == std::future_status::ready; }
-    std::shared_future<std::optional<std::string>> answer;
-  };
-
-  bool may_ask() const;
-
   const std::string root_;
   const bool hides_others_;  // as when the agent started
   const AskName ask_;
   mutable BoundedCalls files_;
-  mutable std::map<uid_t, Name> user_names_;
+  const ContainerPlaces places_;
+  mutable Answers<uid_t, std::string> user_names_{kPatience, kMostNames, kMostAsked};
+  mutable Answers<std::string, ContainerPtr> containers_{kPatience, kMostContainers, kMostAsked};
 };
 
 }  // namespace gpushare

@@ -31,12 +31,16 @@ std::string why_never(const Rule& rule, const std::function<bool(const std::stri
   if (rule.user && !is_number(*rule.user) && !is_user(*rule.user))
     return fmt::format("user \"{}\": this machine knows no such user", *rule.user);
   if (rule.command && rule.command->empty()) return "command \"\": every process has a name";
+  if (rule.container && rule.container->contains('/'))
+    return fmt::format("container \"{}\": the name of a container has no / in it", *rule.container);
   return "";
 }
 
-// Whether the path may begin anywhere, and no other condition says whose it is.
+// Whether the path may begin anywhere, and no other condition says whose it is. Containers that are
+// known are root's.
 bool is_anybodys(const Rule& rule) {
-  return !rule.user && rule.cgroup && rule.cgroup->size() > 1 && rule.cgroup->starts_with('*');
+  return !rule.user && !rule.is_by_container() && rule.cgroup && rule.cgroup->size() > 1 &&
+         rule.cgroup->starts_with('*');
 }
 
 // Whether all that holds for the other condition surely holds for this one.
@@ -46,12 +50,15 @@ bool covers(const std::optional<std::string>& wide, const std::optional<std::str
 }
 
 bool is_same(const Rule& a, const Rule& b) {
-  return a.cgroup == b.cgroup && a.user == b.user && a.command == b.command;
+  return a.cgroup == b.cgroup && a.user == b.user && a.command == b.command &&
+         a.container == b.container && a.label == b.label;
 }
 
 bool is_wider(const Rule& wide, const Rule& other) {
   return covers(wide.cgroup, other.cgroup, true) && covers(wide.user, other.user, false) &&
-         covers(wide.command, other.command, true);
+         covers(wide.command, other.command, true) &&
+         covers(wide.container, other.container, other.container.has_value()) &&
+         covers(wide.label, other.label, false);
 }
 
 }  // namespace

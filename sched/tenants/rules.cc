@@ -40,6 +40,20 @@ bool runs_for(const std::string& user, const ProcessIdentity& process) {
                              [&](const UserIdentity& one) { return is_it(one.uid, one.name); });
 }
 
+bool has_name(const std::string& glob, const Container& container) {
+  return std::ranges::any_of(container.names,
+                             [&](const std::string& name) { return glob_matches(glob, name); });
+}
+
+// "KEY=GLOB"
+bool has_label(std::string_view condition, const Container& container) {
+  const std::size_t equals = condition.find('=');
+  if (equals == std::string_view::npos) return false;
+  const auto label = container.labels.find(condition.substr(0, equals));
+  return label != container.labels.end() &&
+         glob_matches(condition.substr(equals + 1), label->second);
+}
+
 }  // namespace
 
 bool rule_matches(const Rule& rule, const ProcessIdentity& process) {
@@ -49,7 +63,10 @@ bool rule_matches(const Rule& rule, const ProcessIdentity& process) {
       !glob_matches(*rule.command, process.command_line)) {
     return false;
   }
-  return rule.cgroup || rule.user || rule.command;
+  if (rule.is_by_container() && process.container == nullptr) return false;
+  if (rule.container && !has_name(*rule.container, *process.container)) return false;
+  if (rule.label && !has_label(*rule.label, *process.container)) return false;
+  return rule.cgroup || rule.user || rule.command || rule.is_by_container();
 }
 
 }  // namespace gpushare

@@ -8,6 +8,8 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <future>
 #include <map>
@@ -105,6 +107,50 @@ class BoundedCalls {
   };
 
   const std::shared_ptr<Hanging> hanging_ = std::make_shared<Hanging>();
+};
+
+// Remembers answers of such calls, by what was asked. Each is waited for once; later calls only
+// look whether it has come. Who cannot say yet (nullopt) is asked again by the next call. Not
+// thread-safe.
+template <class Key, class Value>
+class Answers {
+ public:
+  // `most_kept`: answers, of which the known ones go when there are more; `most_asked`: at once.
+  Answers(Nanos patience, std::size_t most_kept, std::size_t most_asked)
+      : patience_(patience), most_kept_(most_kept), most_asked_(most_asked) {}
+
+  // nullopt: it is not known now. `ask` must own all that it uses.
+  std::optional<Value> of(const Key& key, std::function<std::optional<Value>()> ask) {
+    auto at = answers_.find(key);
+    if (at == answers_.end()) {
+      if (!may_ask()) return std::nullopt;
+      auto answer = start_aside<std::optional<Value>>(std::move(ask));
+      if (!answer.valid()) return std::nullopt;
+      at = answers_.emplace(key, answer.share()).first;
+      at->second.wait_for(patience_);
+    }
+    if (!is_known(at->second)) return std::nullopt;
+    std::optional<Value> value = at->second.get();
+    if (!value) answers_.erase(at);
+    return value;
+  }
+
+ private:
+  using Answer = std::shared_future<std::optional<Value>>;
+
+  static bool is_known(const Answer& answer) {
+    return answer.wait_for(Nanos{}) == std::future_status::ready;
+  }
+  bool may_ask() {
+    if (answers_.size() >= most_kept_)
+      std::erase_if(answers_, [](const auto& one) { return is_known(one.second); });
+    return std::ranges::count_if(answers_, [](const auto& one) { return !is_known(one.second); }) <
+           static_cast<std::ptrdiff_t>(most_asked_);
+  }
+
+  const Nanos patience_;
+  const std::size_t most_kept_, most_asked_;
+  std::map<Key, Answer> answers_;
 };
 
 }  // namespace gpushare

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where cgroups of version 2 are, and what the ones of `gpushare run --scope` are called. Any
-// thread may call.
+// Where cgroups of version 2 are, what the ones of `gpushare run --scope` are called, and which one
+// is a container's. Any thread may call.
 #pragma once
 
 #include <optional>
@@ -21,5 +21,18 @@ std::optional<std::string> cgroup2_root(std::string_view mountinfo);
 // "ID:CONTROLLERS:PATH". The id 0 is version 2. Without it, systemd's own hierarchy names the same
 // units. Empty: neither is there.
 std::string cgroup_path(std::string_view text);
+
+// The id in the name of a container's cgroup, 64 hexadecimal digits: "docker-ID.scope",
+// "cri-containerd-ID.scope", "crio-ID", "libpod-ID.scope", "ID". Pure.
+std::optional<std::string> container_id(std::string_view name);
+
+struct ContainerGroup {
+  std::string id;     // 64 hexadecimal digits
+  std::string above;  // the path of the group in which the container's is
+  std::string name;   // of the container's own
+};
+// The outermost container's on a path: what is below it may have been made in it, and called
+// anything. A pod of podman's is none. Pure; defined for any text.
+std::optional<ContainerGroup> container_group(std::string_view cgroup_path);
 
 }  // namespace gpushare

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <utility>
 
 #include "shmctl/base/cgroup.h"
 #include "shmctl/base/proc_stat.h"
@@ -12,7 +13,6 @@
 namespace gpushare {
 namespace {
 
-constexpr size_t kIdDigits = 64;
 constexpr size_t kUidLength = 36;
 
 bool are_all(std::string_view text, bool (*is_one)(char)) {
@@ -31,15 +31,6 @@ std::optional<std::string> pod_of(std::string_view part) {
   const auto is_of_uid = [](char c) { return is_hex(c) || c == '-'; };
   if (uid.size() != kUidLength || !are_all(uid, is_of_uid)) return std::nullopt;
   return uid;
-}
-
-// "docker-ID.scope", "cri-containerd-ID.scope", "crio-ID", "libpod-ID.scope", "ID".
-std::optional<std::string> container_of(std::string_view part) {
-  if (part.ends_with(".scope")) part.remove_suffix(6);
-  if (const size_t dash = part.rfind('-'); dash != std::string_view::npos)
-    part.remove_prefix(dash + 1);
-  if (part.size() != kIdDigits || !are_all(part, is_hex)) return std::nullopt;
-  return std::string(part);
 }
 
 // The first part of a path that begins with '/', which is taken away.
@@ -66,7 +57,7 @@ bool is_kubelets(std::string_view path) {
   for (; !part.empty(); part = take_part(path)) {
     if (part == "kubepods" || part == "kubepods.slice" || part.ends_with("-kubepods.slice"))
       return true;
-    if (part.ends_with(".service") || container_of(part)) return false;
+    if (part.ends_with(".service") || container_id(part)) return false;
   }
   return false;
 }
@@ -84,6 +75,7 @@ std::optional<std::string> job_of_tenant(std::string_view name) {
 
 Workload workload_of(std::string_view path) {
   Workload workload;
+  if (auto container = container_group(path)) workload.container_id = std::move(container->id);
   const bool is_slurm = is_slurms(path), is_kubelet = !is_slurm && is_kubelets(path);
   while (!path.empty()) {
     const std::string_view part = path.substr(0, path.find('/'));
@@ -92,7 +84,6 @@ Workload workload_of(std::string_view path) {
       if (part.starts_with("job_") && are_all(part.substr(4), is_digit))
         workload.slurm_job = part.substr(4);
     if (is_kubelet && workload.pod_uid.empty()) workload.pod_uid = pod_of(part).value_or("");
-    if (workload.container_id.empty()) workload.container_id = container_of(part).value_or("");
   }
   return workload;
 }

@@ -29,6 +29,9 @@ TEST(SplitRules, TheKernelGetsThoseFromTheFrontThatKeepTheOrder) {
       {"a glob that the kernel does not take", {cgroup("a", "user.slice/*")}, 0},
       {"a glob that is too long", {cgroup("a", "/" + std::string(255, 'x'))}, 0},
       {"two conditions in one", {Rule{"a", "/a", "alice", {}}}, 0},
+      {"a container", {Rule{"a", {}, {}, {}, "web", {}}, cgroup("b", "/b")}, 0},
+      {"a cgroup and a container", {Rule{"a", "/a", {}, {}, "web", {}}}, 0},
+      {"a user and a label", {Rule{"a", {}, "alice", {}, {}, "team=x"}}, 0},
   };
   for (const Row& row : rows) {
     const SplitRules split = split_rules(row.rules, uid_of);

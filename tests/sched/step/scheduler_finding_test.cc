@@ -119,6 +119,31 @@ TEST_P(LateName, ARuleByUserHoldsAlsoWhenTheNameServiceIsLate) {
   EXPECT_EQ(tenant(), "theirs");
 }
 
+TEST(SchedulerFinding, ARuleByContainerHoldsAlsoWhenTheDiskIsLate) {
+  SchedulerRig rig;
+  TenantsConfig config;
+  config.tenants.push_back({.name = "theirs", .settings = {}});
+  config.rules.push_back({.tenant = "theirs",
+                          .cgroup = {},
+                          .user = {},
+                          .command = {},
+                          .container = "web",
+                          .label = "team=vision"});
+  ASSERT_TRUE(rig.tenants.reload(config));
+  rig.processes.is_disk_late = true;
+  rig.start();
+  sim::Program program(rig.machine, 500, 0);
+  rig.processes.add(program.process, "serve").cgroup = "/docker/1";
+  rig.processes.containers["/docker/1"] =
+      std::make_shared<Container>(Container{.names = {"web"}, .labels = {{"team", "vision"}}});
+  rig.run_for(2s);
+  const auto tenant = [&] { return rig.tenants.at(rig.tenants.tenant_of(program.process))->name; };
+  EXPECT_EQ(tenant(), "default");
+  rig.processes.is_disk_late = false;
+  rig.run_for(2s);
+  EXPECT_EQ(tenant(), "theirs");
+}
+
 // It is unknown where reading it takes too long, as on a machine that is busy (SystemProcReader).
 TEST(SchedulerFinding, ACommandLineThatCannotBeReadInTimeIsReadLater) {
   SchedulerRig rig;

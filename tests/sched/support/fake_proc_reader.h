@@ -51,6 +51,13 @@ class FakeProcReader final : public ProcReader {
   }
   std::map<uid_t, std::string> user_names{{1000, "alice"}};
   bool is_name_service_late = false;
+  std::optional<ContainerPtr> container(const std::string& cgroup) const override {
+    if (is_disk_late) return std::nullopt;
+    const auto at = containers.find(cgroup);
+    return at == containers.end() ? ContainerPtr() : at->second;
+  }
+  std::map<std::string, ContainerPtr> containers;  // by the path of the cgroup
+  bool is_disk_late = false;
   std::set<std::string> cgroups;  // in which a process is
   bool has_processes(const std::string& cgroup) const override { return cgroups.contains(cgroup); }
 };

@@ -147,18 +147,20 @@ match = [
   { cgroup = "/x/*" },
 ]
 [tenant.zoo2]
+match = [{ container = "web-*", label = "team=vision*" }]
 )");
   ASSERT_THAT(config.tenants, SizeIs(3));
   EXPECT_EQ(config.tenants[0].name, "zoo");
   EXPECT_EQ(config.tenants[1].name, "ant");
   EXPECT_THAT(config.rules, ElementsAre(Rule{"zoo", {}, "1002", {}}, Rule{"zoo", {}, "alice", "b*"},
-                                        Rule{"ant", "/x/*", {}, {}}));
+                                        Rule{"ant", "/x/*", {}, {}},
+                                        Rule{"zoo2", {}, {}, {}, "web-*", "team=vision*"}));
 }
 
 TEST(Config, TheExampleIsAcceptedAndShowsEveryKey) {
   const auto config = load_config("sched/gpushare.toml.example", test::every_policy());
   ASSERT_TRUE(config.has_value()) << messages(config.error())[0];
-  EXPECT_THAT(config->rules, SizeIs(7));
+  EXPECT_THAT(config->rules, SizeIs(8));
   std::ifstream file("sched/gpushare.toml.example");
   const std::string text((std::istreambuf_iterator<char>(file)), {});
   for (const auto key : setting_keys()) EXPECT_THAT(text, HasSubstr(std::string(key) + " = "));
@@ -309,6 +311,13 @@ INSTANTIATE_TEST_SUITE_P(
                "gpushare.toml:2:10: tenant.a.match: must be a rule such as"},
         BadRow{"empty glob", "[tenant.a]\nmatch = [{ cgroup = '' }]\n",
                "gpushare.toml:2:21: tenant.a.match.cgroup: must be a glob (not empty)"},
+        BadRow{"empty container", "[tenant.a]\nmatch = [{ container = '' }]\n",
+               "gpushare.toml:2:24: tenant.a.match.container: must be a glob (not empty)"},
+        BadRow{
+            "label without a value", "[tenant.a]\nmatch = [{ label = 'team' }]\n",
+            "gpushare.toml:2:20: tenant.a.match.label: must be KEY=GLOB, as in \"team=vision*\""},
+        BadRow{"label without a key", "[tenant.a]\nmatch = [{ label = '=x' }]\n",
+               "gpushare.toml:2:20: tenant.a.match.label: must be KEY=GLOB"},
         BadRow{"negative uid", "[tenant.a]\nmatch = [{ user = -1 }]\n",
                "gpushare.toml:2:19: tenant.a.match.user: must be a user's name or uid"}));
 

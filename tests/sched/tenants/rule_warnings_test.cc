@@ -30,6 +30,8 @@ TEST(RuleWarnings, NameWhatCanNeverHold) {
       {{"a", {}, "alcie", {}}, "no such user"},
       {{"a", {}, {}, ""}, "every process has a name"},
       {{"a", {}, {}, "python*"}, nullptr},
+      {{"a", {}, {}, {}, "web-*", "team=*"}, nullptr},
+      {{"a", {}, {}, {}, "/web", {}}, "the name of a container has no / in it"},
   };
   for (const Row& row : table) {
     const std::vector<std::string> lines = rule_warnings(std::span(&row.rule, 1), is_alice);
@@ -51,6 +53,8 @@ TEST(RuleWarnings, NameAPathThatAnybodyCanMake) {
           "\"/system.slice/...\""});
   const Rule hers{"a", "*/job_*", "alice", {}};
   EXPECT_TRUE(rule_warnings(std::span(&hers, 1), is_alice).empty());
+  const Rule roots{"a", "*/job_*", {}, {}, "web", {}};
+  EXPECT_TRUE(rule_warnings(std::span(&roots, 1), is_alice).empty());
 }
 
 TEST(RuleWarnings, ARuleBehindItsTwinNeverHolds) {
@@ -74,6 +78,20 @@ TEST(RuleWarnings, ARuleBehindAWiderOneNeverHolds) {
                                 "'a' comes before it",
                                 "tenant.e.match: this rule never holds: a wider rule of tenant 'd' "
                                 "comes before it"}));
+}
+
+// A rule by container holds for nothing that is in none.
+TEST(RuleWarnings, ARuleByContainerIsNoWiderThanOneWithoutIt) {
+  const std::vector<Rule> rules = {{"a", {}, {}, {}, "*", {}},
+                                   {"b", {}, "alice", {}},
+                                   {"c", {}, {}, {}, {}, "team=x"},
+                                   {"d", {}, "alice", {}, "web", {}},
+                                   {"e", {}, {}, "x", {}, "team=x"}};
+  EXPECT_EQ(rule_warnings(rules, is_alice),
+            (std::vector<std::string>{"tenant.d.match: this rule never holds: a wider rule of "
+                                      "tenant 'a' comes before it",
+                                      "tenant.e.match: this rule never holds: a wider rule of "
+                                      "tenant 'c' comes before it"}));
 }
 
 // The paths that Slurm, the kubelet and systemd make, with cgroups of version 2 and 1.

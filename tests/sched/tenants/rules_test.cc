@@ -42,14 +42,17 @@ TEST(Glob, TakesQuadraticTimeAtWorst) {
 }
 
 ProcessIdentity identity() {
-  return {.id = {100, 1},
-          .ancestors = {},
-          .cgroup_path = "/user.slice/user-1000.slice",
-          .uid = 1000,
-          .user = "alice",
-          .owners = {{.uid = 1001, .name = ""}, {.uid = 1002, .name = "carol"}},
-          .command = "python3",
-          .command_line = "python3 train.py --epochs 3"};
+  return {
+      .id = {100, 1},
+      .ancestors = {},
+      .cgroup_path = "/user.slice/user-1000.slice",
+      .uid = 1000,
+      .user = "alice",
+      .owners = {{.uid = 1001, .name = ""}, {.uid = 1002, .name = "carol"}},
+      .command = "python3",
+      .command_line = "python3 train.py --epochs 3",
+      .container = std::make_shared<Container>(Container{
+          .names = {"trainer", "k8s_trainer_0"}, .labels = {{"team", "vision=2"}, {"tier", ""}}})};
 }
 
 struct RuleRow {
@@ -81,12 +84,26 @@ INSTANTIATE_TEST_SUITE_P(
         RuleRow{"part of the command line", {"t", {}, {}, "train.py"}, false},
         RuleRow{"all conditions hold", {"t", "/user.slice/*", "alice", "python*"}, true},
         RuleRow{"one condition does not", {"t", "/user.slice/*", "bob", "python*"}, false},
+        RuleRow{"container", {"t", {}, {}, {}, "train*", {}}, true},
+        RuleRow{"another of its names", {"t", {}, {}, {}, "k8s_*", {}}, true},
+        RuleRow{"other container", {"t", {}, {}, {}, "train", {}}, false},
+        RuleRow{"label", {"t", {}, {}, {}, {}, "team=vision*"}, true},
+        RuleRow{"label with = in it", {"t", {}, {}, {}, {}, "team=vision=2"}, true},
+        RuleRow{"empty label", {"t", {}, {}, {}, {}, "tier="}, true},
+        RuleRow{"part of a label", {"t", {}, {}, {}, {}, "team=vision"}, false},
+        RuleRow{"a label's key is no glob", {"t", {}, {}, {}, {}, "te*=*"}, false},
+        RuleRow{"no such label", {"t", {}, {}, {}, {}, "owner=*"}, false},
+        RuleRow{"no label in the rule", {"t", {}, {}, {}, {}, "team"}, false},
+        RuleRow{"container and user", {"t", {}, "alice", {}, "trainer", "team=*"}, true},
+        RuleRow{"container and other user", {"t", {}, "bob", {}, "trainer", {}}, false},
         RuleRow{"no condition at all", {"t", {}, {}, {}}, false}));
 
 TEST(Rule, OnAnUnknownProcessDoesNotMatchByAccident) {
   EXPECT_FALSE(rule_matches({"t", "/user.slice/*", {}, {}}, ProcessIdentity{}));
   EXPECT_FALSE(rule_matches({"t", {}, "alice", {}}, ProcessIdentity{}));
   EXPECT_FALSE(rule_matches({"t", {}, {}, "python*"}, ProcessIdentity{}));
+  EXPECT_FALSE(rule_matches({"t", {}, {}, {}, "*", {}}, ProcessIdentity{})) << "in no container";
+  EXPECT_FALSE(rule_matches({"t", {}, {}, {}, {}, "team=*"}, ProcessIdentity{}));
 }
 
 }  // namespace

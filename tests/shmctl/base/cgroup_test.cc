@@ -29,5 +29,43 @@ TEST(Cgroup, ThePathIsThatOfVersionTwoOrOfSystemd) {
   for (const auto& [text, path] : rows) EXPECT_EQ(cgroup_path(text), path) << text;
 }
 
+TEST(Cgroup, OfAContainerIsTheOutermostWithAnId) {
+  const std::string id(64, 'a'), other(64, 'b');
+  struct Row {
+    const char* description;
+    std::string path, above, name;
+  };
+  const Row rows[] = {
+      {"Docker, systemd", "/system.slice/docker-" + id + ".scope", "/system.slice",
+       "docker-" + id + ".scope"},
+      {"Docker, cgroupfs", "/docker/" + id, "/docker", id},
+      {"below a parent of the user's choice", "/team_a.slice/" + id, "/team_a.slice", id},
+      {"at the root", "/" + id, "", id},
+      {"podman, systemd", "/machine.slice/libpod-" + id + ".scope/container", "/machine.slice",
+       "libpod-" + id + ".scope"},
+      {"podman, cgroupfs", "/libpod_parent/libpod-" + id, "/libpod_parent", "libpod-" + id},
+      {"podman, in a pod", "/libpod_parent/" + other + "/libpod-" + id, "/libpod_parent/" + other,
+       "libpod-" + id},
+      {"podman, in a pod, systemd",
+       "/machine.slice/machine-libpod_pod_" + other + ".slice/libpod-" + id + ".scope",
+       "/machine.slice/machine-libpod_pod_" + other + ".slice", "libpod-" + id + ".scope"},
+      {"podman in a service of systemd", "/system.slice/a.service/libpod-payload-" + id,
+       "/system.slice/a.service", "libpod-payload-" + id},
+      {"a container in it", "/docker/" + id + "/docker/" + other, "/docker", id},
+      {"the kubelet's", "/kubepods/burstable/pod1/" + id, "/kubepods/burstable/pod1", id},
+  };
+  for (const Row& row : rows) {
+    const auto group = container_group(row.path);
+    ASSERT_TRUE(group) << row.description;
+    EXPECT_EQ(group->id, id) << row.description;
+    EXPECT_EQ(group->above, row.above) << row.description;
+    EXPECT_EQ(group->name, row.name) << row.description;
+  }
+  for (const std::string& none :
+       {std::string(), std::string("/"), "/docker/" + id.substr(1), "/docker/" + id + "a",
+        "/docker/" + std::string(64, 'A'), "/a/" + id + ".slice", "/libpod_parent/" + id})
+    EXPECT_FALSE(container_group(none)) << none;
+}
+
 }  // namespace
 }  // namespace gpushare
