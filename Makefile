@@ -291,9 +291,9 @@ $(O)/gen/%.skel.h: $(O)/gen/%.bpf.o
 	$(call say,SKEL,$@)
 	$(Q)$(BPFTOOL) gen skeleton $< name $(notdir $*)_skel > $@
 
-# `make demo` and `make test` see to the packages first. Make starts over when it has remade a
+# `make demo`, `make test` and `make test-containers` see to the packages first. Make starts over when it has remade a
 # makefile, so all that was looked up above is looked up again.
-packages_for := $(or $(if $(filter test test-kernel%,$(MAKECMDGOALS)),kernel),$(filter demo,$(MAKECMDGOALS)))
+packages_for := $(or $(if $(filter test-containers,$(MAKECMDGOALS)),containers),$(if $(filter test test-kernel%,$(MAKECMDGOALS)),kernel),$(filter demo,$(MAKECMDGOALS)))
 ifneq ($(packages_for),)
 include $(O)/packages-$(packages_for).mk
 $(O)/packages-%.mk: tools/setup/packages.sh
