@@ -39,6 +39,7 @@ DKMS_KERNEL ?= $(shell uname -r)
 MODULES_LOAD_DIR ?= /etc/modules-load.d
 MODPROBE_DIR ?= /etc/modprobe.d
 UDEV_DIR ?= /usr/lib/udev/rules.d
+MODULE_SCRIPT := /usr/libexec/gpushare-module
 dkms_source = $(DESTDIR)/usr/src/gpushare-$(VERSION)
 .PHONY: dkms-install dkms-remove
 dkms-install:  ## the kernel module by DKMS, loaded at boot (root; DKMS_KERNEL=the running one)
@@ -49,11 +50,13 @@ dkms-install:  ## the kernel module by DKMS, loaded at boot (root; DKMS_KERNEL=t
 	sed 's/@VERSION@/$(VERSION)/' kmod/install/dkms.conf.in > $(dkms_source)/dkms.conf
 	[ -n "$(DESTDIR)" ] || dkms status gpushare/$(VERSION) | grep -q . || dkms add gpushare/$(VERSION)
 	[ -n "$(DESTDIR)" ] || env -u MAKEFLAGS -u MFLAGS dkms install --force -k $(DKMS_KERNEL) gpushare/$(VERSION)
+	install -D -m 755 kmod/install/module.sh $(DESTDIR)$(MODULE_SCRIPT)
 	install -m 644 kmod/install/60-gpushare.rules $(DESTDIR)$(UDEV_DIR)
 	install -m 644 kmod/install/modules-load.conf $(DESTDIR)$(MODULES_LOAD_DIR)/gpushare.conf
 	install -m 644 kmod/install/modprobe.conf $(DESTDIR)$(MODPROBE_DIR)/gpushare.conf
 
 dkms-remove:  ## what dkms-install installed (root)
 	[ -n "$(DESTDIR)" ] || ! command -v dkms >/dev/null || dkms remove gpushare/$(VERSION) --all || :
+	[ -n "$(DESTDIR)" ] || [ ! -e /sys/kernel/gpushare ] || kmod/install/module.sh unload || :
 	rm -rf $(dkms_source)
-	rm -f $(DESTDIR)$(UDEV_DIR)/60-gpushare.rules $(DESTDIR)$(MODULES_LOAD_DIR)/gpushare.conf $(DESTDIR)$(MODPROBE_DIR)/gpushare.conf
+	rm -f $(DESTDIR)$(MODULE_SCRIPT) $(DESTDIR)$(UDEV_DIR)/60-gpushare.rules $(DESTDIR)$(MODULES_LOAD_DIR)/gpushare.conf $(DESTDIR)$(MODPROBE_DIR)/gpushare.conf

@@ -86,6 +86,11 @@ static ssize_t version_show(struct kobject *kobj, struct kobj_attribute *attr, c
 	return sysfs_emit(buf, GS_VERSION "\n");
 }
 
+static ssize_t interface_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%u\n", GPUSHARE_UAPI_VERSION);
+}
+
 static ssize_t driver_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
 {
 	return gs_hook_describe(buf);
@@ -154,6 +159,7 @@ static ssize_t remove_store(struct kobject *kobj, struct kobj_attribute *attr, c
 }
 
 static struct kobj_attribute gs_version_attribute = __ATTR_RO(version);
+static struct kobj_attribute gs_interface_attribute = __ATTR_RO(interface);
 static struct kobj_attribute gs_driver_attribute = __ATTR_RO(driver);
 static struct kobj_attribute gs_agent_attribute = __ATTR_RO(agent);
 static struct kobj_attribute gs_policy_attribute = __ATTR_RO(policy);
@@ -164,11 +170,17 @@ static struct kobj_attribute gs_create_attribute = __ATTR_WO(create);
 static struct kobj_attribute gs_remove_attribute = __ATTR_WO(remove);
 
 static struct attribute *gs_root_attrs[] = {
-	&gs_version_attribute.attr,    &gs_driver_attribute.attr,
-	&gs_agent_attribute.attr,      &gs_policy_attribute.attr,
-	&gs_drain_attribute.attr,      &gs_create_attribute.attr,
-	&gs_generation_attribute.attr, &gs_remove_attribute.attr,
-	&gs_instance_attribute.attr,   NULL,
+	&gs_version_attribute.attr,
+	&gs_driver_attribute.attr,
+	&gs_agent_attribute.attr,
+	&gs_policy_attribute.attr,
+	&gs_drain_attribute.attr,
+	&gs_create_attribute.attr,
+	&gs_generation_attribute.attr,
+	&gs_remove_attribute.attr,
+	&gs_instance_attribute.attr,
+	&gs_interface_attribute.attr,
+	NULL,
 };
 ATTRIBUTE_GROUPS(gs_root);
 

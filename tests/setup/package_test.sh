@@ -199,8 +199,15 @@ TheyComeAndGo() {
     expect "the older module stayed" [ "$(modinfo -F version "$(built_modules | head -n 1)")" = "$version.1" ]
   fi
 
+  # What the agent leaves for the next one.
+  mkdir -p "$work/root/run/gpushare/mps" "$work/root/sys/fs/bpf/run-gpushare-region"
+  printf '#!/bin/sh\n{ cat; echo "$CUDA_MPS_PIPE_DIRECTORY"; } >/tmp/asked\n' >"$work/root/usr/bin/nvidia-cuda-mps-control"
+  chmod +x "$work/root/usr/bin/nvidia-cuda-mps-control"
   expect "gpushare preload enable" in_root gpushare preload enable
   expect "removal" in_root dpkg -r gpushare gpushare-dkms
+  [ "$(tr '\n' ' ' <"$work/root/tmp/asked")" = "quit /run/gpushare/mps " ] || fail "MPS was not told to end"
+  expect "forks are still followed" test ! -e "$work/root/sys/fs/bpf/run-gpushare-region"
+  rm "$work/root/usr/bin/nvidia-cuda-mps-control"
   ! grep -s libgpushare "$work/root/etc/ld.so.preload" || fail "a library is preloaded that is not there"
   rm -f "$work/root/etc/ld.so.preload"
   expect "the configuration went before its package was purged" \

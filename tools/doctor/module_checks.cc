@@ -165,10 +165,8 @@ Finding check_module(const MachineFiles& files, const DoctorInput& input) {
   if (state.empty()) return look_why_not_loaded(files);
   const std::string version = files.text("/sys/kernel/gpushare/version").value_or("unknown");
   if (version != kVersion)
-    return warning(
-        fmt::format("gpushare.ko {} is not of this gpushare, {}", version, kVersion),
-        "install the module of this version; systemctl stop gpushared; rmmod gpushare; modprobe "
-        "gpushare; systemctl start gpushared");
+    return warning(fmt::format("gpushare.ko {} is not of this gpushare, {}", version, kVersion),
+                   "install the module of this version; then: /usr/libexec/gpushare-module reload");
   return look_at_driver_and_agent(files, input, fmt::format("gpushare.ko {}, {}", version, state),
                                   state);
 }

@@ -13,6 +13,11 @@ if [ -z "$destination" ]; then
   if [ -d /run/systemd/system ]; then
     systemctl disable --now gpushare-exporter.service gpushared.service 2>/dev/null || :
   fi
+  # MPS outlives the service for its clients, and forks are followed for the agent that comes next.
+  if [ -d /run/gpushare/mps ] && command -v nvidia-cuda-mps-control >/dev/null; then
+    echo quit | CUDA_MPS_PIPE_DIRECTORY=/run/gpushare/mps timeout 5 nvidia-cuda-mps-control >/dev/null 2>&1 || :
+  fi
+  rm -rf /sys/fs/bpf/run-gpushare-region
   # Every program on the machine would complain of a library that is no longer there.
   # sudo may not find the installed program, wherever that is.
   if grep -qs libgpushare /etc/ld.so.preload; then "$(find "$stage" -type f -path '*/bin/gpushare')" preload disable >/dev/null; fi
@@ -36,7 +41,7 @@ done
 [ -z "$destination" ] || exit 0
 [ ! -d /run/systemd/system ] || systemctl daemon-reload
 if [ -n "$purge" ]; then
-  rm -rf /etc/gpushare /var/lib/gpushare /run/gpushare /sys/fs/bpf/run-gpushare-region
+  rm -rf /etc/gpushare /var/lib/gpushare /run/gpushare
 elif [ -e /var/lib/gpushare ]; then
   echo "uninstall: /var/lib/gpushare stays (the usage history); PURGE=1 removes it, too"
 fi

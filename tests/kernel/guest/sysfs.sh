@@ -212,7 +212,7 @@ test_RulesCanBeSetAndTakenAway() {
 
 test_WhatIsReadOnlyCannotBeWritten() {
   local file
-  for file in version driver agent policy generation tenants/default/gpu_time_us \
+  for file in version interface driver agent policy generation tenants/default/gpu_time_us \
     tenants/default/share_permille tenants/default/throttled_us tenants/default/freezes \
     tenants/default/turns tenants/default/held_us \
     tenants/default/memory_current tenants/default/memory_refused tenants/default/memory_peak \

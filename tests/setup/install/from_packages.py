@@ -179,6 +179,13 @@ def declare(page):
         m.says("dkms status", "gpushare/0.1.0.1, %s" % m.kernel)
         assert "gpushare/0.1.0," not in m.says("dkms status", ""), "DKMS keeps the older module"
 
+    @page.test(["/usr/libexec/gpushare-module reload", "/usr/libexec/gpushare-module unload"])
+    def module(m, reload, unload):
+        # No module can be loaded here; tests/kernel/guest/upgrade.sh does it in QEMU.
+        m.says(reload, "no gpushare.ko is installed for this kernel; nothing was changed", status=1)
+        m.do(unload)
+        m.do("systemctl is-active gpushared")
+
     @page.test("apt-get purge gpushare gpushare-dkms")
     def purge(m, command):
         m.says(command, "groupdel gpushare")

@@ -30,7 +30,7 @@ def commands_of_page():
     found = [re.sub(r"\s+#.*", "", line.strip()) for line in re.findall(r"^    (\S.*)$", text, re.M)]
     for quoted in re.findall(r"`([^`]+)`", re.sub(r"^    .*$", "", text, flags=re.M)):
         words = quoted.split()
-        if words[0] in PROGRAMS or words[0].startswith("/usr/lib/linux-kbuild"):
+        if words[0] in PROGRAMS or words[0].startswith(("/usr/lib/linux-kbuild", "/usr/libexec/")):
             found.append(quoted)
     # "gpushared" alone is the program's name; "make" is a command.
     return {command.removeprefix("sudo ") for command in found if " " in command or "/" in command or command in ("make", "reboot")}
