@@ -35,12 +35,28 @@ $(1): $(O)/kmod/gpushare.ko
 	@mkdir -p $$(@D)
 	$$(Q)cp $$< $$@
 endef
+# The version before, for the suite `upgrade`: the same, with another last character in its number.
+# $(call before_rule,FILE,OF THIS VERSION)
+define before_rule
+$(1): $(2) $(call parts,before,$(VERSION))
+	@mkdir -p $$(@D)
+	$$(Q)LC_ALL=C sed 's/$(subst .,\.,$(VERSION))/$(shell echo $(VERSION) | sed 's/.$$/x/')/g' $$< >$$@ && chmod --reference=$$< $$@
+endef
+# $(call other_sources_rule,FOLDER): a module of another interface.
+define other_sources_rule
+$(1)/%: kmod/%
+	@mkdir -p $$(@D)
+	$$(Q)sed 's/\(define GPUSHARE_UAPI_VERSION\) .*/\1 999/; s/\(define GS_VERSION\) .*/\1 "9.9.9"/' $$< >$$@
+endef
 # $(call ring_rules,RING,HEADERS): all modules for one kernel.
-ring_modules = $(addprefix $(1)/,gpushare/gpushare.ko livepatch/standin-livepatch.ko beside/forks.ko nvidia/nvidia.ko nvidia-535/nvidia.ko nvidia-unknown/nvidia.ko)
+ring_modules = $(addprefix $(1)/,gpushare/gpushare.ko before/gpushare.ko other/gpushare.ko livepatch/standin-livepatch.ko beside/forks.ko nvidia/nvidia.ko nvidia-535/nvidia.ko nvidia-unknown/nvidia.ko)
 define ring_rules
 $(eval $(call module_rule,$(1)/gpushare/gpushare.ko,$(2)))
 $(eval $(call kbuild_rule,$(1)/livepatch/standin-livepatch.ko,tests/kernel/livepatch,$(wildcard tests/kernel/livepatch/*),$(2)))
 $(eval $(call kbuild_rule,$(1)/beside/forks.ko,tests/kernel/beside,$(wildcard tests/kernel/beside/*),$(2)))
+$(eval $(call before_rule,$(1)/before/gpushare.ko,$(1)/gpushare/gpushare.ko))
+$(eval $(call other_sources_rule,$(1)/other/src))
+$(eval $(call kbuild_rule,$(1)/other/gpushare.ko,$(1)/other/src,$(kmod_sources:kmod/%=$(1)/other/src/%),$(2)))
 $(call standin_rule,$(1)/nvidia,$(2),nvidia_unlocked_ioctl)
 $(call standin_rule,$(1)/nvidia-535,$(2),nvidia_frontend_unlocked_ioctl)
 $(call standin_rule,$(1)/nvidia-unknown,$(2),nvidia_renamed_ioctl)
@@ -63,7 +79,8 @@ kernel_image := $(O)/kernel/vmlinuz
 $(kernel_image):
 	@tests/kernel/qemu/fetch-kernel.sh $(@D)
 
-kernel_programs := $(addprefix $(O)/,kernel/static/gpushared kernel/static/gpushare) $(addprefix $(O)/bin/,tests/rm_client tests/rm_fuzz tests/door tests/kmod_fuzz tests/kmod_device tests/tsc_khz)
+$(foreach program,gpushared gpushare,$(eval $(call before_rule,$(O)/kernel/before/$(program),$(O)/kernel/static/$(program))))
+kernel_programs := $(addprefix $(O)/,kernel/static/gpushared kernel/static/gpushare kernel/before/gpushared kernel/before/gpushare) $(addprefix $(O)/bin/,tests/rm_client tests/rm_fuzz tests/door tests/kmod_fuzz tests/kmod_device tests/tsc_khz)
 $(call script_test,kernel_test,tests/kernel/run.sh,$(kernel_image) $(kernel_modules) $(kernel_programs))
 kernel_test := $(O)/bin/tests/kernel_test
 

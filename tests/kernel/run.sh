@@ -12,6 +12,8 @@
 # of the machine; not in a virtual machine, where it may hang or be slower than emulation.
 # GPUSHARE_KERNEL_SLOW: how many times longer all bounds are, for a machine that is busy with other things (1).
 # GPUSHARE_KERNEL_TESTS: runs only tests whose names match this extended regular expression without blanks.
+# GPUSHARE_KERNEL_BEFORE: a folder with gpushared, gpushare (static) and gpushare.ko of an earlier version, from which
+# `upgrade` upgrades, instead of this one by another name. Tests that expect the same interface fail with one of another.
 # It prints GoogleTest's lines. Its status is 0 if nothing failed. Logs are in BUILD/kernel/[KERNEL/]logs/SUITE/.
 set -u
 here=$(dirname "$(realpath "$0")")
@@ -26,7 +28,7 @@ ring=$build/kernel${kernel:+/$kernel}
 rounds=${GPUSHARE_KERNEL_ROUNDS:-4} fuzz_seconds=${GPUSHARE_KERNEL_FUZZ_SECONDS:-5}
 rounds_each=$(((rounds + $(nproc) - 1) / $(nproc)))
 # $slow: how many times slower than the cloud kernel of 6.1 this kernel may be; it lengthens all bounds.
-slow=${GPUSHARE_KERNEL_SLOW:-1} memory=768
+slow=${GPUSHARE_KERNEL_SLOW:-1} memory=768 before=${GPUSHARE_KERNEL_BEFORE-}
 case $kernel in
   debug) slow=10 memory=1024 ;;
   ?*) slow=3 ;;
@@ -45,6 +47,13 @@ suites() { # the longest come first
     "$ring/nvidia-unknown/nvidia.ko:/test/nvidia-unknown.ko" \
     "$(ls "$ring/gpushare-checked/gpushare.ko" 2>/dev/null | sed 's#$#:/test/gpushare-checked.ko#')"
   echo "together 120 $driver $client $module kernel/static/gpushared kernel/static/gpushare"
+  echo "upgrade 240 $driver $client $(in_versions gpushared) $(in_versions gpushare)" \
+    "${before:-$ring/before}/gpushare.ko:/test/before/gpushare.ko $module:/test/after/gpushare.ko" \
+    "$ring/other/gpushare.ko:/test/other/gpushare.ko" \
+    "$here/../../kmod/install/module.sh:/bin/gpushare-module $here/../../kmod/uapi/gpushare.h:/test/uapi/gpushare.h" \
+    "$(for script in gpushare.postinst gpushare.prerm gpushare.postrm gpushare-dkms.postinst gpushare-dkms.prerm; do
+      echo "$here/../../tools/setup/debian/$script:/test/debian/$script"
+    done | tr '\n' ' ')"
   echo "cost 120 $driver $client $module bin/tests/door"
   echo "fuzz $((90 + fuzz_seconds)) $driver $client $module bin/tests/kmod_fuzz"
   echo "device 90 $driver $client $module bin/tests/kmod_device"
@@ -54,6 +63,7 @@ suites() { # the longest come first
   echo "tree 120 $driver $client $module"
   echo "standin 60 $driver $client"
 }
+in_versions() { echo "${before:-$build/kernel/before}/$1:/test/before/$1 kernel/static/$1:/test/after/$1"; }
 # These run only if they are named. The rounds of soak are shared out over one guest for each processor.
 more_suites() {
   local client=bin/tests/rm_client module=$ring/gpushare/gpushare.ko guest
