@@ -16,17 +16,6 @@ constexpr bool is_graph_launch = index == kHook_cuGraphLaunch || index == kHook_
   return this_process().features.load(std::memory_order_relaxed) & (kShimPartitions | kShimCredit);
 }
 
-// The function among the arguments of a launch; null if there is none.
-inline CUfunction function_of() { return nullptr; }
-template <class... Rest>
-CUfunction function_of(CUfunction function, const Rest&...) {
-  return function;
-}
-template <class First, class... Rest>
-CUfunction function_of(const First&, const Rest&... rest) {
-  return function_of(rest...);
-}
-
 constexpr CUstream named(CUstream stream, Flavor flavor) {
   if (stream != nullptr) return stream;
   return flavor == Flavor::kLegacy ? GS_CU_STREAM_LEGACY : GS_CU_STREAM_PER_THREAD;

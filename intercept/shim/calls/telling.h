@@ -5,20 +5,10 @@
 #pragma once
 
 #include "intercept/shim/calls/told_calls.h"
+#include "intercept/shim/driver/arguments.h"
 #include "intercept/shim/streams/stream_use.h"
 
 namespace gpushare::shim {
-
-// The first stream among the arguments; null if there is none.
-inline CUstream stream_of() { return nullptr; }
-template <class... Rest>
-CUstream stream_of(CUstream stream, const Rest&...) {
-  return stream;
-}
-template <class First, class... Rest>
-CUstream stream_of(const First&, const Rest&... rest) {
-  return stream_of(rest...);
-}
 
 // Returns true if a call of this kind is of interest to the recogniser.
 constexpr bool says_something(Kind kind) {
@@ -52,8 +42,9 @@ template <Flavor flavor, class... Rest>
 [[gnu::always_inline]] inline bool has_written_down(CUfunction function, unsigned x, unsigned y,
                                                     unsigned z, const Rest&... rest) {
   Progress* const all = this_process().progress.load(std::memory_order_acquire);
-  return all != nullptr && all->has_written_down(number(function), blocks_of(x, y, z),
-                                                 Progress::number_of(stream_of(rest...), flavor));
+  return all != nullptr &&
+         all->has_written_down(number(function), blocks_of(x, y, z),
+                               Progress::number_of(first_of<CUstream>(rest...), flavor));
 }
 template <Flavor flavor>
 [[gnu::always_inline]] inline bool has_written_down(const CUlaunchConfig* config,
@@ -80,7 +71,7 @@ template <int index, Kind kind, Flavor flavor, class... Told>
 }
 template <int index, Kind kind, Flavor flavor, class... Rest>
 void tell_of_launch(CUfunction function, unsigned x, unsigned y, unsigned z, const Rest&... rest) {
-  tell<index, kind, flavor>(stream_of(rest...), function, x, y, z);
+  tell<index, kind, flavor>(first_of<CUstream>(rest...), function, x, y, z);
 }
 template <int index, Kind kind, Flavor flavor, class... Rest>
 void tell_of_launch(const CUlaunchConfig* config, Rest... rest) {
@@ -88,7 +79,7 @@ void tell_of_launch(const CUlaunchConfig* config, Rest... rest) {
 }
 template <int index, Kind kind, Flavor flavor, class... Parameters>
 void tell_of_launch(const Parameters&... arguments) {
-  tell<index, kind, flavor>(stream_of(arguments...), arguments...);
+  tell<index, kind, flavor>(first_of<CUstream>(arguments...), arguments...);
 }
 
 }  // namespace gpushare::shim

@@ -12,6 +12,7 @@
 #include "intercept/shim/calls/special_calls.h"
 #include "intercept/shim/calls/telling.h"
 #include "intercept/shim/calls/waits.h"
+#include "intercept/shim/driver/arguments.h"
 #include "intercept/shim/driver/lookup.h"
 #include "intercept/shim/driver/table.h"
 #include "intercept/shim/link/gate.h"
@@ -75,14 +76,6 @@ void after_wait(CUresult result) {
       }
 }
 
-template <class... Rest>
-CUevent event_of(CUevent event, const Rest&...) {
-  return event;
-}
-template <class... Rest>
-CUevent event_of(CUstream, CUevent event, const Rest&...) {
-  return event;
-}
 inline CUcontext context_of() { return nullptr; }
 inline CUcontext context_of(CUcontext context) { return context; }
 
@@ -120,11 +113,11 @@ CUresult launch_configured(CUresult (*driver)(const CUlaunchConfig*, Rest...),
   const auto run = [&](CUstream stream) {
     CUlaunchConfig moved = *config;
     moved.hStream = stream;
-    return credited<has_credit, index, flavor>(stream, function_of(rest...),
+    return credited<has_credit, index, flavor>(stream, first_of<CUfunction>(rest...),
                                                [&] { return driver(&moved, rest...); });
   };
   if (!use.is_away())
-    return credited<has_credit, index, flavor>(config->hStream, function_of(rest...),
+    return credited<has_credit, index, flavor>(config->hStream, first_of<CUfunction>(rest...),
                                                [&] { return driver(config, rest...); });
   const Grid grid = grid_of(config, rest...);
   note_blocks(grid, use.stream()->device->gpu, Streams::get()->is_any_capturing());
@@ -194,7 +187,7 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
     }
     Progress* all = Progress::get();
     uint64_t stream = 0;
-    if (all == nullptr || !may_tell<flavor>(*all, stream_of(arguments...), &stream))
+    if (all == nullptr || !may_tell<flavor>(*all, first_of<CUstream>(arguments...), &stream))
       return call_untold(arguments...);
     tell_before<index, kind>(*all, stream, arguments...);
     const CUresult result = call_untold(arguments...);
@@ -236,12 +229,12 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
       return launch_configured<has_credit, index, flavor>(driver, arguments...);
     } else if constexpr (has_stream<Parameters...>) {
       if constexpr (is_called<index>("cuStreamWaitEvent"))
-        before_joining(stream_of(arguments...), event_of(arguments...), flavor);
-      StreamUse use(stream_of(arguments...), flavor, use_of<index, kind>());
+        before_joining(first_of<CUstream>(arguments...), first_of<CUevent>(arguments...), flavor);
+      StreamUse use(first_of<CUstream>(arguments...), flavor, use_of<index, kind>());
       const CUresult refusal = use.refusal(kind != Kind::kCaptured);
       if (refusal != CUDA_SUCCESS) return refusal;
       const auto run = [&](CUstream stream) {
-        return credited<has_credit, index, flavor>(stream, function_of(arguments...), [&] {
+        return credited<has_credit, index, flavor>(stream, first_of<CUfunction>(arguments...), [&] {
           return driver(translated(arguments, stream)...);
         });
       };
@@ -257,7 +250,7 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
       }();
       after_wait<index, kind>(result);
       if constexpr (is_called<index>("cuEventRecord"))
-        if (result == CUDA_SUCCESS) after_recording(use, event_of(arguments...));
+        if (result == CUDA_SUCCESS) after_recording(use, first_of<CUevent>(arguments...));
       if (kind == Kind::kLaunch && is_too_large(result) && use.is_away()) {
         if (is_cooperative_too_large(result))
           note_refused(grid_of(arguments...), use.stream()->device->gpu);
@@ -274,7 +267,7 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
               use.physical(), nullptr, [&] { return form(arguments..., use.physical()); });
       }
       const auto run = [&](CUstream home) {
-        return credited<has_credit, index, flavor>(home, function_of(arguments...),
+        return credited<has_credit, index, flavor>(home, first_of<CUfunction>(arguments...),
                                                    [&] { return driver(arguments...); });
       };
       // It returns when what it has read is there, so all that comes before it has run.

@@ -7,9 +7,7 @@
 namespace gpushare::shim {
 namespace {
 
-constexpr const char* kNames[] = {GS_DRIVER_FUNCTIONS(GS_FUNCTION_NAME)};
-
-constinit DriverTable<Driver> table(kNames);
+constinit DriverTable<Driver> table;
 
 }  // namespace
 

@@ -39,7 +39,7 @@ struct Driver {
   X(cuGreenCtxDestroy, (CUgreenCtx))                                                       \
   X(cuCtxFromGreenCtx, (CUcontext*, CUgreenCtx))                                           \
   X(cuGreenCtxStreamCreate, (CUstream*, CUgreenCtx, unsigned, int))
-  GS_DRIVER_FUNCTIONS(GS_FUNCTION_POINTER)
+  GS_FUNCTIONS(GS_DRIVER_FUNCTIONS)
 };
 
 // The newest API whose functions hooks.def lists, as cuDriverGetVersion says it. A program may get

@@ -17,3 +17,6 @@ using CUmemoryPool = struct CUmemPoolHandle_st*;
 #define GS_FUNCTION_POINTER(name, parameters) CUresult(*name) parameters;
 // Their names, by which DriverTable (lookup.h) looks them up.
 #define GS_FUNCTION_NAME(name, parameters) #name,
+// Both, for the functions of a list.
+#define GS_FUNCTIONS(list) \
+  list(GS_FUNCTION_POINTER) static constexpr const char* kNames[] = {list(GS_FUNCTION_NAME)};

@@ -33,6 +33,8 @@ class DriverTable {
  public:
   static constexpr size_t kCount = sizeof(Table) / sizeof(void*);
 
+  // Of a table that names its functions itself (GS_FUNCTIONS).
+  constexpr DriverTable() : DriverTable(Table::kNames) {}
   // In the order of the table, of which the last ones may be `optional`.
   explicit constexpr DriverTable(const char* const (&names)[kCount], size_t optional = 0)
       : names_(names), needed_(kCount - optional) {}

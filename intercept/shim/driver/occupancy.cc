@@ -7,15 +7,11 @@
 #include "intercept/shim/link/attach.h"
 
 namespace gpushare::shim {
-namespace {
 
-constexpr const char* kNames[] = {GS_OCCUPANCY_FUNCTIONS(GS_FUNCTION_NAME)};
-
-constinit DriverTable<OccupancyDriver> table(kNames);
-
-}  // namespace
-
-const OccupancyDriver* occupancy_driver() { return table.get(); }
+const OccupancyDriver* occupancy_driver() {
+  static constinit DriverTable<OccupancyDriver> table;
+  return table.get();
+}
 
 CurrentDevice current_device(const OccupancyDriver& driver) {
   CurrentDevice at;

@@ -15,7 +15,7 @@ struct OccupancyDriver {
   X(cuDeviceGetAttribute, (int*, CUdevice_attribute, CUdevice)) \
   X(cuDeviceGetPCIBusId, (char*, int, CUdevice))                \
   X(cuOccupancyMaxActiveBlocksPerMultiprocessor, (int*, CUfunction, int, std::size_t))
-  GS_OCCUPANCY_FUNCTIONS(GS_FUNCTION_POINTER)
+  GS_FUNCTIONS(GS_OCCUPANCY_FUNCTIONS)
 };
 
 // Null: the driver is not loaded, or lacks one of them.

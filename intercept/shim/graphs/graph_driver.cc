@@ -4,14 +4,10 @@
 #include "intercept/shim/driver/lookup.h"
 
 namespace gpushare::shim {
-namespace {
 
-constexpr const char* kNames[] = {GS_GRAPH_FUNCTIONS(GS_FUNCTION_NAME)};
-
-constinit DriverTable<GraphDriver> table(kNames);
-
-}  // namespace
-
-const GraphDriver* graph_driver() { return table.get(); }
+const GraphDriver* graph_driver() {
+  static constinit DriverTable<GraphDriver> table;
+  return table.get();
+}
 
 }  // namespace gpushare::shim

@@ -43,7 +43,7 @@ struct GraphDriver {
   X(cuGraphInstantiateWithFlags, (CUgraphExec*, CUgraph, unsigned long long))                   \
   X(cuGraphExecUpdate_v2, (CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo_v1*))              \
   X(cuGraphExecDestroy, (CUgraphExec))
-  GS_GRAPH_FUNCTIONS(GS_FUNCTION_POINTER)
+  GS_FUNCTIONS(GS_GRAPH_FUNCTIONS)
 };
 
 // Null: the driver lacks one of them.
