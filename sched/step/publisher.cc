@@ -15,8 +15,8 @@
 
 #include "sched/step/turn_taking.h"
 #include "sched/step/views.h"
-#include "sched/tenants/tenant_records.h"
 #include "shmctl/plane/snapshot.h"
+#include "shmctl/settings/record_settings.h"
 
 namespace gpushare {
 namespace {

@@ -3,28 +3,9 @@
 
 #include <algorithm>
 
+#include "shmctl/settings/record_settings.h"
+
 namespace gpushare {
-namespace {
-
-TenantSettings settings_of(const RosterTenant& record) {
-  TenantSettings settings;
-  settings.weight = record.weight;
-  settings.priority = record.priority;
-  if (record.quota_us != kUnknown64)
-    settings.cap = Cap{.quota = Micros(record.quota_us), .period = Micros(record.period_us)};
-  if (record.memory_max_bytes != kUnknown64) settings.memory_max = record.memory_max_bytes;
-  if (record.sm_percent != kUnknown32) settings.sm_percent = record.sm_percent;
-  settings.slo = Micros(record.slo_us);
-  settings.length = Micros(record.length_us);
-  settings.iterations = record.iterations;
-  settings.phase = record.phase;
-  settings.gang = record.gang;
-  settings.sm_min = record.sm_min;
-  settings.sm_shown = record.sm_shown != 0;
-  return settings;
-}
-
-}  // namespace
 
 RosterTenant roster_record(const Tenant& tenant) {
   RosterTenant record;

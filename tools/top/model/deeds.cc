@@ -9,20 +9,10 @@
 #include <cctype>
 #include <charconv>
 
-#include "shmctl/settings/tenant_settings.h"
+#include "shmctl/settings/record_settings.h"
 
 namespace gpushare {
 namespace {
-
-TenantSettings settings_of(const TenantRecord& tenant) {
-  TenantSettings settings;
-  settings.weight = tenant.weight;
-  settings.priority = tenant.priority;
-  if (tenant.quota_us != kUnknown64)
-    settings.cap = Cap{.quota = Micros(tenant.quota_us), .period = Micros(tenant.period_us)};
-  if (tenant.memory_max_bytes != kUnknown64) settings.memory_max = tenant.memory_max_bytes;
-  return settings;
-}
 
 Deed set(const std::string& tenant, std::string_view key, const std::string& from,
          const std::string& to) {
