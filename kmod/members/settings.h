@@ -138,29 +138,22 @@ static inline int gs_parse_ranged(const char *text, size_t len, __u32 lowest, __
 	return err;
 }
 
-static inline int gs_parse_weight(struct gs_settings *settings, const char *text, size_t len)
-{
-	return gs_parse_ranged(text, len, GPUSHARE_WEIGHT_MIN, GPUSHARE_WEIGHT_MAX,
-			       &settings->weight);
-}
+/*
+ * GS_NUMBER_SETTING() - Defines gs_parse_NAME() for the setting @name, which is a number from
+ * @range_MIN to @range_MAX; @parse goes with its size.
+ */
+#define GS_NUMBER_SETTING(name, parse, range)                                                      \
+	static inline int gs_parse_##name(struct gs_settings *settings, const char *text,          \
+					  size_t len)                                              \
+	{                                                                                          \
+		return parse(text, len, range##_MIN, range##_MAX, &settings->name);                \
+	}
 
-static inline int gs_parse_slo_us(struct gs_settings *settings, const char *text, size_t len)
-{
-	return gs_parse_ranged(text, len, GPUSHARE_SLO_US_MIN, GPUSHARE_SLO_US_MAX,
-			       &settings->slo_us);
-}
-
-static inline int gs_parse_length_us(struct gs_settings *settings, const char *text, size_t len)
-{
-	return gs_parse_large(text, len, GPUSHARE_LENGTH_US_MIN, GPUSHARE_LENGTH_US_MAX,
-			      &settings->length_us);
-}
-
-static inline int gs_parse_iterations(struct gs_settings *settings, const char *text, size_t len)
-{
-	return gs_parse_large(text, len, GPUSHARE_ITERATIONS_MIN, GPUSHARE_ITERATIONS_MAX,
-			      &settings->iterations);
-}
+GS_NUMBER_SETTING(weight, gs_parse_ranged, GPUSHARE_WEIGHT)
+GS_NUMBER_SETTING(slo_us, gs_parse_ranged, GPUSHARE_SLO_US)
+GS_NUMBER_SETTING(length_us, gs_parse_large, GPUSHARE_LENGTH_US)
+GS_NUMBER_SETTING(iterations, gs_parse_large, GPUSHARE_ITERATIONS)
+GS_NUMBER_SETTING(sm_min, gs_parse_ranged, GPUSHARE_SM_MIN)
 
 static inline int gs_parse_sm_percent(struct gs_settings *settings, const char *text, size_t len)
 {
@@ -170,12 +163,6 @@ static inline int gs_parse_sm_percent(struct gs_settings *settings, const char *
 	}
 	return gs_parse_ranged(text, len, GPUSHARE_SM_PERCENT_MIN, GPUSHARE_SM_PERCENT_MAX,
 			       &settings->sm_percent);
-}
-
-static inline int gs_parse_sm_min(struct gs_settings *settings, const char *text, size_t len)
-{
-	return gs_parse_ranged(text, len, GPUSHARE_SM_MIN_MIN, GPUSHARE_SM_MIN_MAX,
-			       &settings->sm_min);
 }
 
 /*
@@ -217,69 +204,29 @@ static inline int gs_parse_name(const char *const *names, int count, const char 
 	return -EINVAL;
 }
 
-static const char *const gs_priority_names[] = GPUSHARE_PRIORITY_NAMES; /* by value */
+/*
+ * GS_NAMED_SETTING() - Defines what a setting needs whose values are an enumeration's, each with a
+ * name: gs_NAME_name(), and gs_parse_NAME(). @last is the enumeration's last value.
+ */
+#define GS_NAMED_SETTING(name, names, last)                                                        \
+	static const char *const gs_##name##_names[] = names; /* by value */                       \
+	static inline const char *gs_##name##_name(enum gs_##name name)                            \
+	{                                                                                          \
+		return gs_##name##_names[name];                                                    \
+	}                                                                                          \
+	static inline int gs_parse_##name(struct gs_settings *settings, const char *text,          \
+					  size_t len)                                              \
+	{                                                                                          \
+		int value = gs_parse_name(gs_##name##_names, (last) + 1, text, len);               \
+		if (value >= 0)                                                                    \
+			settings->name = (enum gs_##name)value;                                    \
+		return value < 0 ? value : 0;                                                      \
+	}
 
-static inline const char *gs_priority_name(enum gs_priority priority)
-{
-	return gs_priority_names[priority];
-}
-
-static inline int gs_parse_priority(struct gs_settings *settings, const char *text, size_t len)
-{
-	int value = gs_parse_name(gs_priority_names, GS_PRIORITY_HIGH + 1, text, len);
-
-	if (value >= 0)
-		settings->priority = (enum gs_priority)value;
-	return value < 0 ? value : 0;
-}
-
-static const char *const gs_phase_names[] = GPUSHARE_PHASE_NAMES; /* by value */
-
-static inline const char *gs_phase_name(enum gs_phase phase)
-{
-	return gs_phase_names[phase];
-}
-
-static inline int gs_parse_phase(struct gs_settings *settings, const char *text, size_t len)
-{
-	int value = gs_parse_name(gs_phase_names, GS_PHASE_NONE + 1, text, len);
-
-	if (value >= 0)
-		settings->phase = (enum gs_phase)value;
-	return value < 0 ? value : 0;
-}
-
-static const char *const gs_gang_names[] = GPUSHARE_GANG_NAMES; /* by value */
-
-static inline const char *gs_gang_name(enum gs_gang gang)
-{
-	return gs_gang_names[gang];
-}
-
-static inline int gs_parse_gang(struct gs_settings *settings, const char *text, size_t len)
-{
-	int value = gs_parse_name(gs_gang_names, GS_GANG_FALSE + 1, text, len);
-
-	if (value >= 0)
-		settings->gang = (enum gs_gang)value;
-	return value < 0 ? value : 0;
-}
-
-static const char *const gs_sm_shown_names[] = GPUSHARE_SM_SHOWN_NAMES; /* by value */
-
-static inline const char *gs_sm_shown_name(enum gs_sm_shown sm_shown)
-{
-	return gs_sm_shown_names[sm_shown];
-}
-
-static inline int gs_parse_sm_shown(struct gs_settings *settings, const char *text, size_t len)
-{
-	int value = gs_parse_name(gs_sm_shown_names, GS_SM_SHOWN_TRUE + 1, text, len);
-
-	if (value >= 0)
-		settings->sm_shown = (enum gs_sm_shown)value;
-	return value < 0 ? value : 0;
-}
+GS_NAMED_SETTING(priority, GPUSHARE_PRIORITY_NAMES, GS_PRIORITY_HIGH)
+GS_NAMED_SETTING(phase, GPUSHARE_PHASE_NAMES, GS_PHASE_NONE)
+GS_NAMED_SETTING(gang, GPUSHARE_GANG_NAMES, GS_GANG_FALSE)
+GS_NAMED_SETTING(sm_shown, GPUSHARE_SM_SHOWN_NAMES, GS_SM_SHOWN_TRUE)
 
 /* It takes "max", or bytes from 1 on, perhaps with a suffix K, M, G or T (powers of 1024). */
 static inline int gs_parse_memory_max(struct gs_settings *settings, const char *text, size_t len)
