@@ -11,6 +11,14 @@ namespace gpushare {
 namespace {
 
 constexpr Nanos kLeastWindow = 2 * Accounting::kSlot;
+constexpr Nanos kSwitch = std::chrono::microseconds(80);  // what changing contexts alone takes
+// A turn that begins so long after a freeze is none from before it: what the log and the driver
+// say of the time may differ by some tens of microseconds.
+constexpr Nanos kAfterFreeze = std::chrono::milliseconds(5);
+// A thaw that is entered so soon after such a turn has let it begin.
+constexpr Nanos kThawIsLate = std::chrono::milliseconds(10);
+// Of what programs say of themselves no more is believed.
+constexpr Nanos kLongestSlice = std::chrono::seconds(1);
 
 uint16_t permille(double share) {
   return static_cast<uint16_t>(std::lround(std::clamp(share, 0.0, 1.0) * 1000));
@@ -303,16 +311,17 @@ void Accounting::close_slot() {
     std::move(meter.history.begin() + 1, meter.history.end(), meter.history.begin());
     meter.history.back() = meter.share < 0 ? 0xFFFF : permille(meter.share);
   }
-  round_ = round();
+  round_ = round([](const Meter& meter) { return meter.slice + kSwitch; });
   if (at_ - resident_since_ > kLoneAfter) infer_resident();
 }
 
 // How long the hardware takes to come back to one that has work, if all that ran in the window have
-// some and use their slices.
-Nanos Accounting::round() const {
+// some and each uses its `part` of the round.
+template <class Part>
+Nanos Accounting::round(Part part) const {
   Nanos round{};
   for (const auto& [pid, meter] : meters_)
-    if (comes_in_turn(meter)) round += meter.slice + kSwitch;
+    if (comes_in_turn(meter)) round += part(meter);
   return round;
 }
 
@@ -325,11 +334,8 @@ bool Accounting::comes_in_turn(const Meter& meter) const {
 // After so long without the GPU one that may run has nothing to do: one and a half rounds, in which
 // all groups of the others, as far as they are there and not frozen, have had their slices.
 Nanos Accounting::rest_after() {
-  if (rest_after_) return *rest_after_;
-  Nanos round{};
-  for (const auto& [pid, meter] : meters_)
-    if (comes_in_turn(meter)) round += meter.groups * (slice_of(meter) + kSwitch);
-  rest_after_ = 3 * round / 2;
+  const auto part = [](const Meter& meter) { return meter.groups * (slice_of(meter) + kSwitch); };
+  if (!rest_after_) rest_after_ = 3 * round(part) / 2;
   return *rest_after_;
 }
 

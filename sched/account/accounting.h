@@ -44,18 +44,10 @@ class Accounting {
   // The longest that an H200 takes to load and store a context's state is 0.144 ms, and to change
   // contexts 0.08 ms (docs/driver-facts.md). What is longer is taken for something else.
   static constexpr Nanos kLongestSwitch = std::chrono::microseconds(250);
-  static constexpr Nanos kSwitch = std::chrono::microseconds(80);  // the change alone
-  // A turn that begins so long after a freeze is none from before it: what the log and the driver
-  // say of the time may differ by some tens of microseconds.
-  static constexpr Nanos kAfterFreeze = std::chrono::milliseconds(5);
   // Longer than samples are apart, which are all that shows work of one that is alone.
   static constexpr Nanos kLongRest = std::chrono::milliseconds(1500);
-  // A thaw that is entered so soon after such a turn has let it begin.
-  static constexpr Nanos kThawIsLate = std::chrono::milliseconds(10);
   // The time slice of a program that nobody has given another one.
   static constexpr Nanos kDriversSlice = std::chrono::microseconds(2048);
-  // Of what programs say of themselves no more is believed.
-  static constexpr Nanos kLongestSlice = std::chrono::seconds(1);
   static constexpr uint32_t kMostGroups = 8;
   // A longer sample tells only that somebody was there: what it is the mean of is not known.
   static constexpr Nanos kLongestSample = std::chrono::milliseconds(1500);
@@ -252,7 +244,8 @@ class Accounting {
   static Nanos slice_of(const Meter& meter);
   bool comes_in_turn(const Meter& meter) const;
   Nanos rest_after();
-  Nanos round() const;
+  template <class Part>
+  Nanos round(Part part) const;
   void infer_resident();
   void apply(const SwitchRecord& record);
   void apply(const Boundary& boundary);

@@ -4,10 +4,16 @@
 #include <algorithm>
 
 namespace gpushare {
+namespace {
+
+constexpr Nanos kExpected = std::chrono::minutes(10);
+constexpr std::size_t kMostPlaced = 4096;
+
+}  // namespace
 
 void Placements::note(const Placed& placed) {
   std::erase_if(placed_, [&](const Placed& one) { return one.process == placed.process; });
-  if (placed_.size() >= kMost) placed_.erase(placed_.begin());
+  if (placed_.size() >= kMostPlaced) placed_.erase(placed_.begin());
   placed_.push_back(placed);
 }
 

@@ -16,11 +16,6 @@ namespace gpushare {
 
 class Placements {
  public:
-  // Who shows nothing on a GPU for so long is not expected any more.
-  static constexpr Nanos kExpected = std::chrono::minutes(10);
-  // The oldest goes where there are more.
-  static constexpr std::size_t kMost = 4096;
-
   struct Placed {
     ProcessId process{};
     uint32_t gpu = 0;
@@ -28,10 +23,11 @@ class Placements {
     uint64_t bytes = 0;
     Time since{};
   };
-  // Replaces what was said to this process before.
+  // Replaces what was said to this process before. Of more than 4096 the oldest is forgotten.
   void note(const Placed& placed);
   // Adds to each GPU the work and the memory of those that are on their way to it. Those of which
-  // `has_come` says that they are there, or gone, are forgotten.
+  // `has_come` says that they are there, or gone, are forgotten, and those that show nothing for
+  // ten minutes.
   void add_to(std::vector<PlaceGpu>& gpus, Time now,
               const std::function<bool(const ProcessId&)>& has_come);
 

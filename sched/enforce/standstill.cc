@@ -8,6 +8,17 @@
 #include <utility>
 
 namespace gpushare {
+namespace {
+
+// What begins to run so soon after a thaw does so because of it: others may have their slices
+// before.
+constexpr Nanos kWokenSoon = std::chrono::milliseconds(20);
+// Its work before it stood still went on for so long: otherwise it may just have begun. That need
+// not have been seen of one that was there before the agent, nor of one that waits for the GPU.
+constexpr Nanos kSteady = std::chrono::seconds(10);
+constexpr std::size_t kMostTrials = 2;  // at one look
+
+}  // namespace
 
 // The same for all trials of one standstill, and not to be foretold by a period.
 Nanos Standstill::jitter(const Watch& watch, const ProcessId& process) {
@@ -19,7 +30,7 @@ Nanos Standstill::jitter(const Watch& watch, const ProcessId& process) {
 // It has woken. Returns true if somebody had frozen it.
 bool Standstill::judge(Watch& watch, const Standing& one) {
   const bool is_by_trial =
-      watch.ended != Time{} && one.woke >= watch.begun && one.woke <= watch.ended + kSoon;
+      watch.ended != Time{} && one.woke >= watch.begun && one.woke <= watch.ended + kWokenSoon;
   const bool was_woken = std::exchange(watch.was_woken, is_by_trial);
   if (!is_by_trial) {
     watch.woke_itself = one.woke;

@@ -33,17 +33,10 @@ class Standstill {
   // One that was found is thawed at the first look at which it stands still, for so long: whoever
   // has frozen it may go on.
   static constexpr Nanos kVictim = std::chrono::minutes(1);
-  // What begins to run so soon after a thaw does so because of it: others may have their slices
-  // before.
-  static constexpr Nanos kSoon = std::chrono::milliseconds(20);
-  // Its work before it stood still went on for so long: otherwise it may just have begun. That need
-  // not have been seen of one that was there before the agent, nor of one that waits for the GPU.
-  static constexpr Nanos kSteady = std::chrono::seconds(10);
   // For so long a process that has woken by itself is not believed to have been frozen.
   static constexpr Nanos kWakeful = std::chrono::minutes(10);
-  // A look is due so often, and thaws so many processes at most: 8 a second.
+  // A look is due so often, and thaws two processes at most: 8 a second.
   static constexpr Nanos kBetweenLooks = std::chrono::milliseconds(250);
-  static constexpr std::size_t kMostTrials = 2;
   // The driver counts freezes. A trial thaws four times, the next one twice as often.
   static constexpr int kFirstRounds = 4, kMostRounds = 32;
 

@@ -9,6 +9,11 @@
 #include "shmctl/base/aside.h"
 
 namespace gpushare {
+namespace {
+
+constexpr Nanos kNamesPatience = std::chrono::milliseconds(20);
+
+}  // namespace
 
 void UserIds::begin(const std::vector<std::string>& names) {
   for (auto& [name, answer] : asked_) former_.push_back(std::move(answer));
@@ -21,7 +26,7 @@ void UserIds::begin(const std::vector<std::string>& names) {
   const auto twice = std::ranges::unique(waiting_);
   waiting_.erase(twice.begin(), twice.end());
   const MonotonicClock clock;
-  const Time until = clock.now() + kPatience;
+  const Time until = clock.now() + kNamesPatience;
   do {
     ask_more();
     if (asked_.empty()) return;

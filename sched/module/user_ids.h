@@ -19,15 +19,15 @@ namespace gpushare {
 
 class UserIds {
  public:
-  // How long begin() waits for all names together, and how many are asked for at once.
-  static constexpr Nanos kPatience = std::chrono::milliseconds(20);
+  // How many are asked for at once.
   static constexpr std::size_t kMostAsked = 8;
   // nullopt: there is no such user. Called on any thread, several times at once.
   using Ask = std::function<std::optional<uid_t>(const std::string&)>;
 
   explicit UserIds(Ask ask) : ask_(std::move(ask)) {}
 
-  // From now on these names count, and are asked for anew.
+  // From now on these names count, and are asked for anew. Waits for 20 ms at most, for all names
+  // together.
   void begin(const std::vector<std::string>& names);
   // A number stands for itself. nullopt: there is no such user, or it is not known yet.
   std::optional<uid_t> find(const std::string& name) const;

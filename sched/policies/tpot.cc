@@ -9,6 +9,12 @@
 namespace gpushare {
 namespace {
 
+// While anybody decodes or prefills it wants to be called again after this.
+constexpr Nanos kTokenRound = std::chrono::milliseconds(2);
+// That groups which change hands are nobody's, until a prompt has back what it gave.
+constexpr Nanos kMoves = std::chrono::milliseconds(20);
+// Fewer groups are tried when so many steps have taken no more than this part of the target.
+constexpr double kAmple = 0.7;
 constexpr double kVote = 1.0 / 32;  // of one iteration, on what a tenant's phase is
 constexpr double kRelax = 1.1;      // by which a size's share of the target rises again
 
@@ -40,7 +46,7 @@ Plan TpotPolicy::plan(const Snapshot& snapshot) {
     }
   }
   hold(snapshot, plan);
-  if (is_any_active) plan.next = std::min(plan.next, snapshot.now + kRound);
+  if (is_any_active) plan.next = std::min(plan.next, snapshot.now + kTokenRound);
   return plan;
 }
 

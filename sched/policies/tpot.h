@@ -20,8 +20,6 @@ namespace gpushare {
 
 class TpotPolicy final : public Policy {
  public:
-  // While anybody decodes or prefills it wants to be called again after this.
-  static constexpr Nanos kRound = std::chrono::milliseconds(2);
   // Who launches nothing for so long lends; who decodes, for two of its steps if that is longer.
   static constexpr Nanos kLendAfter = std::chrono::milliseconds(4);
   // Of a tenant that prefills and has no target: the time to the first token in the published
@@ -30,10 +28,6 @@ class TpotPolicy final : public Policy {
   // Parts of the target of a step: that a size is chosen for, that is late, and that is in time
   // again. And of the target of a prompt: where it no longer gives way, and gives way again.
   static constexpr double kAim = 0.8, kLate = 0.9, kInTime = 0.8, kEvenFrom = 0.5, kEvenTo = 0.4;
-  // That groups which change hands are nobody's, until a prompt has back what it gave.
-  static constexpr Nanos kMoves = std::chrono::milliseconds(20);
-  // Fewer groups are tried when so many steps have taken no more than this part of the target.
-  static constexpr double kAmple = 0.7;
 
   TpotPolicy(const GpuView& gpu, const FairOptions& options)
       : in_time_(options), geometry_(gpu.geometry) {}

@@ -5,6 +5,11 @@
 #include <utility>
 
 namespace gpushare {
+namespace {
+
+constexpr Nanos kTurn = std::chrono::milliseconds(10);
+
+}  // namespace
 
 Time ShimTurns::step(Time now, std::span<const Client> clients) {
   std::map<Key, std::vector<const Client*>> sets;

@@ -29,9 +29,8 @@ namespace gpushare {
 
 class ShimTurns {
  public:
-  static constexpr Nanos kTurn = std::chrono::milliseconds(10);
   // How soon step() wants to be called again where one of a higher priority keeps others from
-  // launching: its end may go unsaid. Where somebody may come with another weight: after kTurn.
+  // launching: its end may go unsaid. Where somebody may come with another weight: after a turn.
   static constexpr Nanos kLook = std::chrono::milliseconds(2);
 
   struct Client {

@@ -10,6 +10,13 @@
 namespace gpushare {
 namespace {
 
+constexpr Nanos kBehind = std::chrono::milliseconds(50);  // its queue is too long for so long
+constexpr double kLongQueue = 3;           // requests; two that came together are no queue
+constexpr double kBatch = 1.5;             // requests that arrive for one iteration
+constexpr int kBatches = 3;                // rounds
+constexpr uint64_t kRoundsFewest = 8;      // iterations that make a round
+constexpr double kKneesDifference = 0.25;  // from which on its work is not that of the knee
+
 double service_of(const SloMeasure& measure) {
   return measure.service > 0 ? measure.service : measure.latency;
 }
@@ -54,7 +61,7 @@ void KnownTenant::recall_knee(std::string_view gpu_name, KneeStore* knees) {
 
 void KnownTenant::measure(Time now) {
   arrivals_ = meter.arrivals(now);
-  const SloMeasure measure = meter.take(now, kFewestIterations);
+  const SloMeasure measure = meter.take(now, kRoundsFewest);
   is_measured = measure.processes > 0 && meter.groups() > 0;
   if (!is_measured) {
     if (now - meter.last_end() >= kLongIdle && status.throughput > 0) status.throughput = 0;
@@ -78,7 +85,7 @@ void KnownTenant::measure(Time now) {
   }
   if (reference_groups_ == meter.groups()) {
     const double off = service() / reference_;
-    if (off > 1 + kOtherWork || off < 1 / (1 + kOtherWork)) knee.reset();
+    if (off > 1 + kKneesDifference || off < 1 / (1 + kKneesDifference)) knee.reset();
   }
   reference_groups_ = meter.groups();
   reference_ = service();
@@ -89,7 +96,7 @@ bool KnownTenant::look_whether_behind(Time now) {
   // A tenant that is behind stays so until its queue is short.
   const double longest = target() * (is_behind ? 1 : 2);
   const bool is_long =
-      longest > 0 && batches_ < kBatches && backlog >= kQueue && backlog * service() > longest;
+      longest > 0 && batches_ < kBatches && backlog >= kLongQueue && backlog * service() > longest;
   if (!is_long) {
     behind_since_.reset();
   } else if (!behind_since_) {

@@ -17,12 +17,6 @@ namespace gpushare {
 class KnownTenant {
  public:
   static constexpr Nanos kLongIdle = std::chrono::seconds(10);
-  static constexpr Nanos kBehind = std::chrono::milliseconds(50);
-  static constexpr double kQueue = 3;               // requests; two that came together are no queue
-  static constexpr double kBatch = 1.5;             // requests that arrive for one iteration
-  static constexpr int kBatches = 3;                // rounds
-  static constexpr uint64_t kFewestIterations = 8;  // that make a round
-  static constexpr double kOtherWork = 0.25;
 
   // At every step. Returns true when what the last decision was made for has changed. `knees` may
   // be null: nothing is known of earlier runs.
@@ -31,7 +25,7 @@ class KnownTenant {
   // Once a round: takes what was measured.
   void measure(Time now);
   void skip_measure() { is_measured = false; }
-  // Whether its queue has been too long for kBehind; returns true when that has changed.
+  // Whether its queue has been too long for 50 ms; returns true when that has changed.
   bool look_whether_behind(Time now);
 
   // What the sizer needs; `weights`: of all tenants there.

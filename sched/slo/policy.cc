@@ -12,6 +12,8 @@
 namespace gpushare {
 namespace {
 
+constexpr Nanos kSloRound = std::chrono::seconds(1);
+
 // Returns true if any tenants with a target share a set.
 bool do_share(const std::vector<SloTenant>& tenants, const std::vector<SloShare>& shares) {
   std::set<uint32_t> sets;
@@ -28,7 +30,7 @@ Plan SloPolicy::plan(const Snapshot& snapshot) {
   const Time now = snapshot.now;
   const bool is_other = look(snapshot);
   const bool is_due = now >= next_;
-  if (is_due) next_ = now + kRound;
+  if (is_due) next_ = now + kSloRound;
   wants_measure_ |= is_due;
   wants_round_ |= is_due || is_other;
   bool must_divide = is_other && drop_the_gone();

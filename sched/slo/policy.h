@@ -27,8 +27,6 @@ namespace gpushare {
 
 class SloPolicy final : public Policy {
  public:
-  static constexpr Nanos kRound = std::chrono::seconds(1);
-
   // While a decision is under way it wants to be called again after this.
   static constexpr Nanos kLook = std::chrono::milliseconds(5);
 

@@ -20,6 +20,12 @@ SmGroups groups_of(uint64_t word, const SmGeometry& geometry) {
   return word == 0 ? all : word & all;
 }
 
+// kQuiet for one whose gate was closed before: only a launch that was under way may come.
+constexpr Nanos kQuietAtGate = std::chrono::milliseconds(4);
+
+// While assignments are younger than this, an answer may come at any moment.
+constexpr Nanos kAnswersSoon = std::chrono::milliseconds(100);
+
 // So long after the last launch that left its partition this is shown.
 constexpr Nanos kShownFor = std::chrono::seconds(5);
 
@@ -305,8 +311,9 @@ bool GpuPartitions::may_enter(uint32_t tenant) const {
 }
 
 bool GpuPartitions::is_awaited(Time now) const {
-  return !is_settled() &&
-         std::ranges::any_of(told_at_, [&](const auto& told) { return now - told.second < kSoon; });
+  return !is_settled() && std::ranges::any_of(told_at_, [&](const auto& told) {
+    return now - told.second < kAnswersSoon;
+  });
 }
 
 TenantPartition GpuPartitions::partition(uint32_t tenant) const {

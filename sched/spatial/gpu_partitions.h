@@ -66,12 +66,8 @@ struct TenantPartition {
 class GpuPartitions {
  public:
   static constexpr Nanos kQuiet = std::chrono::milliseconds(20);
-  // The same for one whose gate was closed before: only a launch that was under way may come.
-  static constexpr Nanos kQuietAtGate = std::chrono::milliseconds(4);
   // The same for one whose work runs on where it was when it was last seen, or waits there.
   static constexpr Nanos kQuietWithWork = std::chrono::seconds(5);
-  // While assignments are younger than this, an answer may come at any moment.
-  static constexpr Nanos kSoon = std::chrono::milliseconds(100);
 
   // `place`: of the GPU in the slots.
   GpuPartitions(const GpuInfo& gpu, std::size_t place);

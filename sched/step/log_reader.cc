@@ -11,6 +11,12 @@
 #include "shmctl/base/log.h"
 
 namespace gpushare {
+namespace {
+
+// So many failures in a row, and the GPU is given up.
+constexpr int kMostFailures = 20;
+
+}  // namespace
 
 class LogReader::Reading {
  public:

@@ -25,8 +25,6 @@ class LogReader {
   // A step waits for readings as long as that in all. A reading takes 12 us on an H200, and the
   // slice that may be set before it 0.4 ms.
   static constexpr Nanos kPatience = std::chrono::microseconds(500);
-  // So many failures in a row, and the GPU is given up.
-  static constexpr int kMostFailures = 20;
 
   // All outlive it.
   LogReader(State& state, const Surroundings& outside, LateAttach& late);

@@ -18,6 +18,9 @@
 namespace gpushare {
 namespace {
 
+// Slots of processes that have ended are dropped so often.
+constexpr Nanos kDropEndedEach = std::chrono::seconds(1);
+
 int reported_to = -1;
 
 uint64_t monotonic_ns() {
@@ -63,7 +66,7 @@ void SlotKeeper::run() {
     const uint64_t now_ns = monotonic_ns();
     free_late(now_ns);
     if (now_ns < next_sweep_ns) continue;
-    next_sweep_ns = now_ns + static_cast<uint64_t>(kSweep.count());
+    next_sweep_ns = now_ns + static_cast<uint64_t>(kDropEndedEach.count());
     drop_ended();
   }
 }

@@ -27,8 +27,6 @@ namespace gpushare {
 class SlotKeeper {
  public:
   static constexpr Nanos kLook = std::chrono::milliseconds(50);
-  // Slots of processes that have ended are dropped so often.
-  static constexpr Nanos kSweep = std::chrono::seconds(1);
 
   // Errors: those of socketpair().
   static Result<std::unique_ptr<SlotKeeper>> start();
