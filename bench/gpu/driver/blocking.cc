@@ -96,11 +96,7 @@ class Bench {
       call();
       took = now_ns() - since;
     });
-    sleep_until_ns(begin + kHold);
-    let_go();
-    frees.join();
-    caller.join();
-    check(cuCtxSynchronize(), "cuCtxSynchronize");
+    end_hold(begin, frees, caller);
     if (freed < kHold) die("cuMemFree did not wait for a kernel");
     JsonLine()
         .add("beside_cuMemFree", what)
@@ -173,11 +169,7 @@ class Bench {
       check(cuStreamSynchronize(other_), "cuStreamSynchronize");
       beside_took = now_ns() - since;
     });
-    sleep_until_ns(begin + kHold);
-    let_go();
-    caller.join();
-    second.join();
-    check(cuCtxSynchronize(), "cuCtxSynchronize");
+    end_hold(begin, caller, second);
     JsonLine line;
     line.add("call", what)
         .add("us", static_cast<double>(took) / 1e3)
@@ -193,6 +185,14 @@ class Bench {
     launch(hold_, {1, 1}, stream, on_gpu_);
   }
   void let_go() { *static_cast<volatile uint32_t*>(stop_) = 1; }
+  // Lets the kernel go at its time, and waits for both threads and for the GPU.
+  void end_hold(uint64_t begin, std::thread& one, std::thread& other) {
+    sleep_until_ns(begin + kHold);
+    let_go();
+    one.join();
+    other.join();
+    check(cuCtxSynchronize(), "cuCtxSynchronize");
+  }
 
   CUcontext context_ = nullptr;
   CUfunction hold_ = nullptr;

@@ -25,6 +25,14 @@ uint32_t mps_server() {
   return number == nullptr ? 0 : static_cast<uint32_t>(std::strtoul(number, nullptr, 10));
 }
 
+// That sequence of each stream of the context, the legacy one's first.
+std::vector<uint64_t> of_all_streams(Context& context, uint64_t Stream::* which) {
+  const std::lock_guard lock(context.order);
+  std::vector<uint64_t> sequences{*context.legacy.*which};
+  for (const auto& stream : context.streams) sequences.push_back(*stream.*which);
+  return sequences;
+}
+
 }  // namespace
 
 // --- start --------------------------------------------------------------------------------------
@@ -251,10 +259,7 @@ std::vector<uint64_t> Runtime::pending(Context& context, const Stream& stream) {
 }
 
 std::vector<uint64_t> Runtime::pending(Context& context) {
-  const std::lock_guard lock(context.order);
-  std::vector<uint64_t> sequences{context.legacy->last_for_context};
-  for (const auto& stream : context.streams) sequences.push_back(stream->last_for_context);
-  return sequences;
+  return of_all_streams(context, &Stream::last_for_context);
 }
 
 std::vector<uint64_t> Runtime::pending(Context& context, const Green& green) {
@@ -266,10 +271,7 @@ std::vector<uint64_t> Runtime::pending(Context& context, const Green& green) {
 }
 
 std::vector<uint64_t> Runtime::all_work(Context& context) {
-  const std::lock_guard lock(context.order);
-  std::vector<uint64_t> sequences{context.legacy->last};
-  for (const auto& stream : context.streams) sequences.push_back(stream->last);
-  return sequences;
+  return of_all_streams(context, &Stream::last);
 }
 
 CUresult Runtime::wait(const Context& context, const std::vector<uint64_t>& sequences) {
