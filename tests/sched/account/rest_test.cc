@@ -30,13 +30,17 @@ class RestTest : public ::testing::Test {
   void consume(Nanos until, std::vector<SwitchRecord> records = {}, uint64_t lost = 0) {
     accounting_.consume({std::move(records), lost, after(until)});
   }
+  // For how long it has rested, when the log has told so much and nothing of anybody.
+  Nanos rest_at(Nanos until, pid_t pid = kRests) {
+    consume(until);
+    return accounting_.rest(pid);
+  }
 
   Accounting accounting_{/*has_log=*/true};
 };
 
 TEST_F(RestTest, WhoIsNotOnTheGpuRestsSinceItWas) {
-  consume(40ms);
-  EXPECT_EQ(accounting_.rest(kRests), 30ms);
+  EXPECT_EQ(rest_at(40ms), 30ms);
   EXPECT_EQ(accounting_.rest(kHasGpu), 0ms) << "it has the GPU, busy or not";
   EXPECT_EQ(accounting_.rest(30), 0ms) << "nobody";
   consume(60ms, {{after(50ms), 0, kHasGpu, 0, false}, {after(50080us), 0, kRests, 0, true}});
@@ -45,32 +49,26 @@ TEST_F(RestTest, WhoIsNotOnTheGpuRestsSinceItWas) {
 
 TEST_F(RestTest, WhoMayWaitForTheSlicesOfOthersMayHaveWork) {
   accounting_.set_slice(kHasGpu, 200ms);
-  consume(210ms);  // the round is taken anew every 100 ms
-  EXPECT_EQ(accounting_.rest(kRests), 0ms);
-  consume(400ms);
-  EXPECT_EQ(accounting_.rest(kRests), 390ms);
+  EXPECT_EQ(rest_at(210ms), 0ms);  // the round is taken anew every 100 ms
+  EXPECT_EQ(rest_at(400ms), 390ms);
 }
 
 TEST_F(RestTest, WhoIsFrozenMayHaveWorkUntilItHasBeenThawed) {
   accounting_.set_frozen(kRests, true, after(12ms));
-  consume(100ms);
-  EXPECT_EQ(accounting_.rest(kRests), 0ms);
+  EXPECT_EQ(rest_at(100ms), 0ms);
   accounting_.set_frozen(kRests, false, after(110ms));
-  consume(140ms);
-  EXPECT_EQ(accounting_.rest(kRests), 30ms);
+  EXPECT_EQ(rest_at(140ms), 30ms);
 }
 
 // A context that is frozen stays the last one that the log has named.
 TEST_F(RestTest, TheGpuIsFreeWhileTheLastOneOnItIsFrozen) {
   accounting_.set_frozen(kHasGpu, true, after(20ms));
-  consume(60ms);
-  EXPECT_EQ(accounting_.rest(kRests), 50ms);
+  EXPECT_EQ(rest_at(60ms), 50ms);
 }
 
 TEST_F(RestTest, NothingIsSaidOfWhatIsNotKnown) {
   accounting_.add(30, after(11ms));  // a client of MPS: the log names its server
-  consume(60ms);
-  EXPECT_EQ(accounting_.rest(30), 0ms);
+  EXPECT_EQ(rest_at(60ms, 30), 0ms);
   consume(80ms, {}, /*lost=*/3);
   EXPECT_EQ(accounting_.rest(kRests), 0ms) << "it may have the GPU";
   Accounting without(/*has_log=*/false);

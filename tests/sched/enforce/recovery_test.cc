@@ -32,6 +32,15 @@ class RecoveryTest : public ::testing::Test {
     ASSERT_TRUE(ledger.note_slice(key, 3, 2048));
     ASSERT_TRUE(gpu_.set_slice({{key.pid, key.start_ticks}, 3, key.client, key.group}, Micros(1)));
   }
+  // A program with one channel, whose number is its pid.
+  void freeze_unlisted(pid_t pid, int times) {
+    const auto channel = static_cast<uint32_t>(pid);
+    DriverEvent event;
+    event.what = ChannelCreated{.client = 0xA, .parent = 1, .channel = channel};
+    gpu_.attachable[pid] = {event};
+    const ChannelRef ref{0xA, channel};
+    for (int i = 0; i < times; ++i) ASSERT_TRUE(gpu_.freeze(0, std::span(&ref, 1)));
+  }
   RecoveryReport recover() { return gpushare::recover(gpu_, *region_, processes_); }
   std::size_t entries() {
     std::size_t n = 0;
@@ -182,13 +191,7 @@ TEST_F(RecoveryTest, AnIntendedFreezeThatNeverHappenedIsHarmless) {
 }
 
 TEST_F(RecoveryTest, WithoutALedgerEverythingIsThawedAsOftenAsItMayBeFrozen) {
-  for (const pid_t pid : {1, 2}) {
-    DriverEvent event;
-    event.what = ChannelCreated{.client = 0xA, .parent = 1, .channel = static_cast<uint32_t>(pid)};
-    gpu_.attachable[pid] = {event};
-    const ChannelRef channel{0xA, static_cast<uint32_t>(pid)};
-    for (int i = 0; i < pid; ++i) ASSERT_TRUE(gpu_.freeze(0, std::span(&channel, 1)));
-  }
+  for (const pid_t pid : {1, 2}) freeze_unlisted(pid, /*times=*/pid);
   gpu_.attachable[3] = {};  // it has the driver open, and nothing on a GPU
   const auto all = find_all_programs(gpu_);
   ASSERT_TRUE(all);
@@ -200,13 +203,7 @@ TEST_F(RecoveryTest, WithoutALedgerEverythingIsThawedAsOftenAsItMayBeFrozen) {
 }
 
 TEST_F(RecoveryTest, WithoutALedgerARefusalIsToldAndKeepsNobodyElseFrozen) {
-  for (const pid_t pid : {1, 2}) {
-    DriverEvent event;
-    event.what = ChannelCreated{.client = 0xA, .parent = 1, .channel = static_cast<uint32_t>(pid)};
-    gpu_.attachable[pid] = {event};
-    const ChannelRef channel{0xA, static_cast<uint32_t>(pid)};
-    ASSERT_TRUE(gpu_.freeze(0, std::span(&channel, 1)));
-  }
+  for (const pid_t pid : {1, 2}) freeze_unlisted(pid, /*times=*/1);
   std::errc refusal = std::errc::io_error;
   gpu_.fault = [&](const FakeGpu::Call& call) -> Result<> {
     if (call.channels.front().channel == 1) return make_error(refusal, "thaw");

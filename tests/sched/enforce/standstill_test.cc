@@ -33,6 +33,11 @@ class StandstillTest : public ::testing::Test {
       }
     }
   }
+  // The same for as long as it takes to find out that it is frozen.
+  void look_while_frozen() {
+    is_frozen_ = true;
+    look_for(5s);
+  }
   void wake(Time at) {
     one_.woke = one_.shown = at;
     is_at_work_ = true;
@@ -45,6 +50,12 @@ class StandstillTest : public ::testing::Test {
   void work_for(Nanos time) {
     wake(now_);
     look_for(time);
+  }
+
+  // It had one trial, and was at work after that, as if it had been frozen.
+  void expect_no_report_of_one_trial() {
+    EXPECT_THAT(trials_, SizeIs(1));
+    EXPECT_EQ(found_, 0);
   }
 
   Time now_{100s};
@@ -86,21 +97,18 @@ TEST_F(StandstillTest, AnIdleProcessIsThawedLessAndLessOften) {
 TEST_F(StandstillTest, WhoRunsAsSoonAsItIsThawedWasFrozen) {
   work_for(20s);
   stand();
-  is_frozen_ = true;
-  look_for(5s);
+  look_while_frozen();
   EXPECT_THAT(trials_, SizeIs(1));
   EXPECT_EQ(found_, 1);
   stand();
-  is_frozen_ = true;
-  look_for(5s);
+  look_while_frozen();
   EXPECT_EQ(found_, 2) << "again";
 }
 
 TEST_F(StandstillTest, WhoWasFoundIsThawedSoonerForAWhile) {
   work_for(20s);
   stand();
-  is_frozen_ = true;
-  look_for(5s);
+  look_while_frozen();
   ASSERT_EQ(found_, 1);
   for (int i = 0; i < 20; ++i) {  // frozen again at once
     stand();
@@ -115,17 +123,14 @@ TEST_F(StandstillTest, WhoWasFoundIsThawedSoonerForAWhile) {
 
 TEST_F(StandstillTest, WhoWasFrozenBeforeTheAgentCameIsFound) {
   one_.was_there = true;
-  is_frozen_ = true;
-  look_for(5s);
+  look_while_frozen();
   EXPECT_EQ(found_, 1);
 }
 
 // It loads something, and wakes just when it is thawed.
 TEST_F(StandstillTest, WhoStartsSlowlyIsNotReported) {
-  is_frozen_ = true;
-  look_for(5s);
-  EXPECT_THAT(trials_, SizeIs(1));
-  EXPECT_EQ(found_, 0);
+  look_while_frozen();
+  expect_no_report_of_one_trial();
 }
 
 TEST_F(StandstillTest, WhoWakesLaterIsNotReported) {
@@ -147,8 +152,7 @@ TEST_F(StandstillTest, WhoHasWokenByItselfIsFoundMuchLaterAndTheSecondTimeOnly) 
     for (int i = 0; i < 2; ++i) {
       EXPECT_EQ(found_, 0) << i;
       stand();
-      is_frozen_ = true;
-      look_for(5s);
+      look_while_frozen();
       EXPECT_TRUE(is_at_work_);
     }
     stand();
@@ -160,10 +164,8 @@ TEST_F(StandstillTest, WhoHasWokenByItselfIsFoundMuchLaterAndTheSecondTimeOnly) 
 TEST_F(StandstillTest, WhoHasJustBegunIsNotBelieved) {
   work_for(1s);
   stand();
-  is_frozen_ = true;
-  look_for(5s);
-  EXPECT_THAT(trials_, SizeIs(1));
-  EXPECT_EQ(found_, 0);
+  look_while_frozen();
+  expect_no_report_of_one_trial();
 }
 
 TEST_F(StandstillTest, WhoSaysThatItWaitsIsBelieved) {

@@ -11,10 +11,7 @@
 namespace gpushare {
 namespace {
 
-using namespace std::chrono_literals;
-using test::GangRig;
-using test::kBack;
-using test::kGivenUp;
+using namespace test;
 
 // Kernels with pauses between them, of which each may be changed.
 class Worker {

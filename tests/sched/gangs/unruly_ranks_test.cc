@@ -9,10 +9,7 @@
 namespace gpushare {
 namespace {
 
-using namespace std::chrono_literals;
-using test::GangRig;
-using test::kBack;
-using test::kGivenUp;
+using namespace test;
 
 // And a busy program of another tenant on each GPU.
 struct JobAndTwo : test::JobOnTwoGpus {

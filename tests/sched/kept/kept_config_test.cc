@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <latch>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -18,8 +19,7 @@ namespace {
 
 // A disk that takes as long as the test wants.
 struct Disk {
-  std::promise<void> may_write;
-  std::shared_future<void> gate = may_write.get_future().share();
+  std::latch may_write{1};
   std::mutex mutex;
   int begun = 0, done = 0;
 
@@ -29,7 +29,7 @@ struct Disk {
       ++begun;
       EXPECT_EQ(begun, done + 1) << "one at a time";
     }
-    gate.wait();
+    may_write.wait();
     const std::lock_guard lock(mutex);
     ++done;
   }
@@ -45,7 +45,7 @@ TEST(ConfigKeeper, ADiskThatHangsHoldsUpNobody) {
     ConfigKeeper keeper([disk] { disk->keep(); });
     for (int i = 0; i < 3; ++i) keeper.ask();  // each returns although nothing is written
     EXPECT_EQ(disk->has_done(), 0);
-    disk->may_write.set_value();
+    disk->may_write.count_down();
     while (disk->has_done() < 2) {
       keeper.advance();
       std::this_thread::yield();

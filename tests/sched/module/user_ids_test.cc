@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <latch>
 #include <memory>
 #include <thread>
 
@@ -14,14 +15,13 @@ using namespace std::chrono_literals;
 
 // A name service that says nothing before it is told to, and then the number in "user7".
 struct Service {
-  std::promise<void> may_answer;
-  std::shared_future<void> gate = may_answer.get_future().share();
+  std::latch may_answer{1};
   std::atomic<std::size_t> asked = 0;
 
   static UserIds::Ask of(const std::shared_ptr<Service>& service) {
     return [service](const std::string& user) -> std::optional<uid_t> {
       ++service->asked;
-      service->gate.wait();
+      service->may_answer.wait();
       if (!user.starts_with("user")) return std::nullopt;
       return static_cast<uid_t>(std::stoul(user.substr(4)));
     };
@@ -42,7 +42,7 @@ TEST(UserIds, NamesAreAskedForAFewAtATimeAndTakenLate) {
   ids.begin(names);
   EXPECT_LE(service->asked, UserIds::kMostAsked) << "those of before hang still";
 
-  service->may_answer.set_value();
+  service->may_answer.count_down();
   while (ids.find("user7") != uid_t{7} || ids.find("user23") != uid_t{23}) {
     (void)ids.take_news();
     std::this_thread::yield();
@@ -52,7 +52,7 @@ TEST(UserIds, NamesAreAskedForAFewAtATimeAndTakenLate) {
 
 TEST(UserIds, WhoAnswersInTimeIsKnownAtOnce) {
   const auto service = std::make_shared<Service>();
-  service->may_answer.set_value();
+  service->may_answer.count_down();
   UserIds ids(Service::of(service));
   // On a busy machine a thread may start late: then it is news.
   ids.begin({"user5"});

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -65,11 +66,28 @@ class ClientFilesTest : public ::testing::Test {
   void step() {
     files_.step(now_, [this](const ProcessId& process) { return host_.has_ended(process); });
   }
+  void step_after(Nanos time) {
+    now_ += time;
+    step();
+  }
   void end(const ProcessId& process) {
     gone_.insert(process);
     note();
     host_.ended.insert(process);
     step();
+  }
+  // One of two waits for its seven launches for three seconds, and ends with this as its last word.
+  void end_after_waiting(const ClientFiles::Work& last) {
+    files_.keep(kOne);
+    files_.keep(kOther);
+    files_.note_work(now_, kOne, {.launches = 7, .waits = true});
+    now_ += 3s;
+    files_.note_work(now_, kOne, last);
+    end(kOne);
+  }
+  void expect_nothing_kept() {
+    for (const ProcessId& process : {kOne, kOther, kThird}) EXPECT_EQ(host_.kept(process), 0u);
+    EXPECT_TRUE(files_.is_empty());
   }
   void note() {
     files_.note_leaving(now_, [this](const ProcessId& one) { return !gone_.contains(one); });
@@ -96,8 +114,7 @@ TEST_F(ClientFilesTest, AreLetGoAWhileAfterTheEnd) {
   end(kOne);
   EXPECT_EQ(host_.kept(kOne), 2u) << "a kernel may run on";
   EXPECT_EQ(files_.lingering(), 1u);
-  now_ += ClientFiles::kLeastRest;
-  step();
+  step_after(ClientFiles::kLeastRest);
   EXPECT_EQ(host_.kept(kOne), 0u) << "its memory would stay";
   EXPECT_EQ(host_.kept(kOther), 2u);
   EXPECT_EQ(files_.lingering(), 0u);
@@ -115,17 +132,10 @@ TEST_F(ClientFilesTest, WhileItEndsNothingIsLetGo) {
 }
 
 TEST_F(ClientFilesTest, WhoHasWaitedForItsKernelIsGivenMoreTime) {
-  files_.keep(kOne);
-  files_.keep(kOther);
-  files_.note_work(now_, kOne, {.launches = 7, .waits = true});
-  now_ += 3s;
-  files_.note_work(now_, kOne, {.launches = 7, .waits = true});
-  end(kOne);
-  now_ += 11s;
-  step();
+  end_after_waiting({.launches = 7, .waits = true});
+  step_after(11s);
   EXPECT_EQ(host_.kept(kOne), 2u);
-  now_ += 1s;
-  step();
+  step_after(1s);
   EXPECT_EQ(host_.kept(kOne), 0u);
 }
 
@@ -140,8 +150,7 @@ TEST_F(ClientFilesTest, WhoLaunchesOrDoesNotWaitHasNoKernelWithoutEnd) {
   files_.keep(kThird);
   end(kOne);
   end(kOther);
-  now_ += ClientFiles::kLeastRest;
-  step();
+  step_after(ClientFiles::kLeastRest);
   EXPECT_EQ(host_.kept(kOther), 0u);
 }
 
@@ -152,33 +161,24 @@ TEST_F(ClientFilesTest, OneWithAKernelWithoutEndLingersUntilTheLastOtherHasEnded
   files_.note_work(now_, kOne, {.launches = 1, .waits = true});
   end(kOne);
   end(kOther);
-  now_ += 1h;
-  step();
+  step_after(1h);
   EXPECT_EQ(host_.kept(kOther), 0u);
   EXPECT_EQ(host_.kept(kOne), 2u) << "the third one would end";
   end(kThird);
-  EXPECT_EQ(host_.kept(kOne), 0u);
-  EXPECT_TRUE(files_.is_empty());
+  expect_nothing_kept();
 }
 
 // The next program of a script wants its memory at once.
 TEST_F(ClientFilesTest, OfOneThatEndsInOrderTheyAreLetGoSoon) {
-  files_.keep(kOne);
-  files_.keep(kOther);
-  files_.note_work(now_, kOne, {.launches = 7, .waits = true});
-  now_ += 3s;
-  files_.note_work(now_, kOne, {.launches = 7, .is_done = true});
-  end(kOne);
-  now_ += ClientFiles::kDoneRest;
-  step();
+  end_after_waiting({.launches = 7, .is_done = true});
+  step_after(ClientFiles::kDoneRest);
   EXPECT_EQ(host_.kept(kOne), 0u);
 }
 
 TEST_F(ClientFilesTest, TheLastOneHarmsNobody) {
   files_.keep(kOne);
   end(kOne);
-  EXPECT_EQ(host_.kept(kOne), 0u);
-  EXPECT_TRUE(files_.is_empty());
+  expect_nothing_kept();
 }
 
 TEST_F(ClientFilesTest, WhoIsSeenAgainIsNotForgotten) {
@@ -188,8 +188,7 @@ TEST_F(ClientFilesTest, WhoIsSeenAgainIsNotForgotten) {
   now_ += 5s;
   gone_.clear();
   note();
-  now_ += 6s;
-  step();
+  step_after(6s);
   EXPECT_EQ(host_.kept(kOne), 2u);
 }
 
@@ -197,8 +196,7 @@ TEST_F(ClientFilesTest, WhoBecomesAnotherProgramIsForgotten) {
   files_.keep(kOne);
   gone_.insert(kOne);
   note();
-  now_ += ClientFiles::kForgotten;
-  step();
+  step_after(ClientFiles::kForgotten);
   EXPECT_EQ(host_.kept(kOne), 0u);
   files_.keep(kOne);
   EXPECT_EQ(host_.copies, 2) << "it may come back";

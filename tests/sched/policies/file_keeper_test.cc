@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <latch>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -18,13 +19,12 @@ using namespace std::chrono_literals;
 
 // A disk that takes as long as the test wants.
 struct Disk {
-  std::promise<void> may_write;
-  std::shared_future<void> gate = may_write.get_future().share();
+  std::latch may_write{1};
   std::mutex mutex;
   std::vector<std::string> written;
 
   Result<> write(const std::string& text) {
-    gate.wait();
+    may_write.wait();
     const std::lock_guard lock(mutex);
     written.push_back(text);
     return {};
@@ -51,7 +51,7 @@ TEST(FileKeeper, ADiskThatHangsDoesNotHoldUpTheAgent) {
     EXPECT_EQ(disk->count(), 0u);
     keeper.store()->put("second", "H200", kKnee);
     keeper.save(kNow);
-    disk->may_write.set_value();
+    disk->may_write.count_down();
     while (disk->count() < 2) {
       keeper.save(kNow);
       std::this_thread::yield();
@@ -90,7 +90,7 @@ TEST(FileKeeper, WhatCouldNotBeWrittenIsWrittenLater) {
 TEST(FileKeeper, ShortJobsDoNotKeepTheDiskBusy) {
   const TempFolder folder = TempFolder::make("gpushare-lengths").value();
   const auto disk = std::make_shared<Disk>();
-  disk->may_write.set_value();
+  disk->may_write.count_down();
   {
     gpushare::FileKeeper<LengthStore> keeper(
         [disk](const std::string&, const std::string& text) { return disk->write(text); });

@@ -44,6 +44,11 @@ match = [{command="endless"}]
 )";
 }
 
+// Puts other text in place of the first that is `what`.
+void put(std::string& text, const std::string& what, const std::string& other) {
+  text.replace(text.find(what), what.size(), other);
+}
+
 class MpsSystem : public ::testing::Test {
  protected:
   ~MpsSystem() override {
@@ -115,14 +120,11 @@ TEST_F(MpsSystem, ProgramsOfASpatialGpuBecomeClientsUntold) {
 // The tenant has no sm_percent: it would take turns otherwise.
 TEST_F(MpsSystem, WithOverlapProgramsWithoutAPartAreClientsToo) {
   std::string text = config("spatial");
-  const auto replace = [&](const std::string& what, const std::string& by) {
-    text.replace(text.find(what), what.size(), by);
-  };
-  replace("sm_percent = 50\n", "");
+  put(text, "sm_percent = 50\n", "");
   rig_.write_config(text);
   start_and_wait();
   EXPECT_EQ(told(), "none");
-  replace("[mps]", "overlap = true\n[mps]");
+  put(text, "[mps]", "overlap = true\n[mps]");
   rig_.write_config(text);
   rig_.gpushared->signal(SIGHUP);
   EXPECT_TRUE(eventually([&] { return told() == rig_.folder + "/mps"; }));
@@ -352,12 +354,9 @@ TEST_F(CreditSystem, ACapHoldsWhatIsQueued) {
 // Both ask for all SMs, so that they share one partition; slices do not part clients of one server.
 TEST_F(CreditSystem, WhereSmsAreSharedAHigherPriorityGoesFirst) {
   std::string text = config("spatial");
-  const auto put = [&](const std::string& in_place_of, const std::string& line) {
-    text.replace(text.find(in_place_of), in_place_of.size(), line);
-  };
-  put("[mps]", "gate = \"credit\"\n[mps]");
-  put("[tenant.b]", "sm_min = 100\n[tenant.b]\nsm_min = 100");
-  put("{command=\"endless\"}", "{command=\"meet\"}");
+  put(text, "[mps]", "gate = \"credit\"\n[mps]");
+  put(text, "[tenant.b]", "sm_min = 100\n[tenant.b]\nsm_min = 100");
+  put(text, "{command=\"endless\"}", "{command=\"meet\"}");
   rig_.write_config(text);
   start_and_wait();
   const auto low = rig_.start_with_shim(
@@ -401,13 +400,10 @@ TEST_F(CreditSystem, WhereSmsAreSharedAHigherPriorityGoesFirst) {
 // meanwhile would delay each of them by as much.
 TEST_F(CreditSystem, NoLongKernelIsLetInBetweenTwoLaunchesOfAHigherPriority) {
   std::string text = config("spatial");
-  const auto put = [&](const std::string& in_place_of, const std::string& line) {
-    text.replace(text.find(in_place_of), in_place_of.size(), line);
-  };
-  put("[mps]", "gate = \"credit\"\noverlap = true\n[mps]");
-  put("sm_percent = 50\n", "");
-  put("sm_percent = 25\n", "priority = \"high\"\n");
-  put("{command=\"endless\"}", "{command=\"meet\"}");
+  put(text, "[mps]", "gate = \"credit\"\noverlap = true\n[mps]");
+  put(text, "sm_percent = 50\n", "");
+  put(text, "sm_percent = 25\n", "priority = \"high\"\n");
+  put(text, "{command=\"endless\"}", "{command=\"meet\"}");
   rig_.write_config(text);
   start_and_wait();
   const auto low =

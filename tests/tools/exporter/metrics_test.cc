@@ -39,6 +39,10 @@ bool has_line(const std::string& text, const std::string& line) {
   return ("\n" + text).contains("\n" + line + "\n");
 }
 
+void expect_lines(const std::string& text, const std::vector<std::string>& lines) {
+  for (const std::string& line : lines) EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
+}
+
 TEST(Exposition, EscapesLabelsAndLeavesEmptyFamiliesOut) {
   Exposition out;
   out.begin("a_total", Exposition::Type::kCounter, "An a.");
@@ -70,15 +74,14 @@ TEST(Metrics, IterationTimesAreAHistogram) {
   research.iteration_counts[time_class_of(20'000)] = 100;
   research.iteration_counts[time_class_of(2'000'000)] = 2;
   const std::string text = text_of(status);
-  for (const char* line :
-       {"# TYPE gpushare_tenant_iteration_seconds histogram",
-        "gpushare_tenant_iteration_seconds_bucket{tenant=\"research\",le=\"0.01\"} 0",
-        "gpushare_tenant_iteration_seconds_bucket{tenant=\"research\",le=\"0.02\"} 100",
-        "gpushare_tenant_iteration_seconds_bucket{tenant=\"research\",le=\"1\"} 100",
-        "gpushare_tenant_iteration_seconds_bucket{tenant=\"research\",le=\"+Inf\"} 102",
-        "gpushare_tenant_iteration_seconds_sum{tenant=\"research\"} 7.5",
-        "gpushare_tenant_iteration_seconds_count{tenant=\"research\"} 102"})
-    EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
+  expect_lines(text,
+               {"# TYPE gpushare_tenant_iteration_seconds histogram",
+                "gpushare_tenant_iteration_seconds_bucket{tenant=\"research\",le=\"0.01\"} 0",
+                "gpushare_tenant_iteration_seconds_bucket{tenant=\"research\",le=\"0.02\"} 100",
+                "gpushare_tenant_iteration_seconds_bucket{tenant=\"research\",le=\"1\"} 100",
+                "gpushare_tenant_iteration_seconds_bucket{tenant=\"research\",le=\"+Inf\"} 102",
+                "gpushare_tenant_iteration_seconds_sum{tenant=\"research\"} 7.5",
+                "gpushare_tenant_iteration_seconds_count{tenant=\"research\"} 102"});
 }
 
 TEST(Metrics, SayWhatTheControlPlaneSays) {
@@ -92,32 +95,32 @@ TEST(Metrics, SayWhatTheControlPlaneSays) {
   // `default` has three processes on the GPU.
   for (const size_t p : {1, 5}) status.snapshot.processes[p].record.switches_per_s = 40;
   const std::string text = text_of(status);
-  for (const char* line :
-       {"gpushare_up 1",
-        "gpushare_agent_info{driver_version=\"580.159.04\",policy=\"fair\",simulated=\"false\"} 1",
-        "gpushare_gpu_busy_ratio{gpu=\"0\",UUID=\"GPU-1\"} 0.95",
-        "gpushare_gpu_switches_per_second{gpu=\"0\",UUID=\"GPU-1\"} 400",
-        "gpushare_tenant_switches_per_second{tenant=\"default\",gpu=\"0\",UUID=\"GPU-1\"} 80",
-        "gpushare_tenant_gpu_memory_bytes{tenant=\"default\",gpu=\"0\",UUID=\"GPU-1\"} 16106127360",
-        "gpushare_tenant_weight{tenant=\"research\"} 300",
-        "gpushare_tenant_cap_ratio{tenant=\"capped\"} 0.2",
-        "gpushare_tenant_memory_max_bytes{tenant=\"research\"} 1048576",
-        "gpushare_tenant_throttled_seconds_total{tenant=\"capped\",reason=\"cap\"} 2.5",
-        "gpushare_tenant_throttled_seconds_total{tenant=\"capped\",reason=\"turn\"} 1.5",
-        "gpushare_tenant_throttled_seconds_total{tenant=\"capped\",reason=\"user\"} 60",
-        "gpushare_runs_waiting 1",
-        "gpushare_tenant_turns_total{tenant=\"capped\"} 12",
-        "gpushare_tenant_held_seconds_total{tenant=\"capped\"} 3.5",
-        "gpushare_tenant_gpu_seconds_total{tenant=\"research\",gpu=\"0\",UUID=\"GPU-1\"} 3",
-        "gpushare_tenant_share_ratio{tenant=\"capped\",gpu=\"0\",UUID=\"GPU-1\"} 0.1",
-        "gpushare_tenant_target_share_ratio{tenant=\"capped\",gpu=\"0\",UUID=\"GPU-1\"} 0.25",
-        "gpushare_tenant_shortfall_ratio{tenant=\"capped\",gpu=\"0\",UUID=\"GPU-1\",reason=\"cap\"}"
-        " "
-        "0.15",
-        "gpushare_tenant_shortfall_ratio{tenant=\"research\",gpu=\"0\",UUID=\"GPU-1\","
-        "reason=\"none\"} 0.005",
-        "gpushare_processes{tenant=\"research\",gpu=\"0\",UUID=\"GPU-1\",state=\"running\"} 1"})
-    EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
+  expect_lines(
+      text,
+      {"gpushare_up 1",
+       "gpushare_agent_info{driver_version=\"580.159.04\",policy=\"fair\",simulated=\"false\"} 1",
+       "gpushare_gpu_busy_ratio{gpu=\"0\",UUID=\"GPU-1\"} 0.95",
+       "gpushare_gpu_switches_per_second{gpu=\"0\",UUID=\"GPU-1\"} 400",
+       "gpushare_tenant_switches_per_second{tenant=\"default\",gpu=\"0\",UUID=\"GPU-1\"} 80",
+       "gpushare_tenant_gpu_memory_bytes{tenant=\"default\",gpu=\"0\",UUID=\"GPU-1\"} 16106127360",
+       "gpushare_tenant_weight{tenant=\"research\"} 300",
+       "gpushare_tenant_cap_ratio{tenant=\"capped\"} 0.2",
+       "gpushare_tenant_memory_max_bytes{tenant=\"research\"} 1048576",
+       "gpushare_tenant_throttled_seconds_total{tenant=\"capped\",reason=\"cap\"} 2.5",
+       "gpushare_tenant_throttled_seconds_total{tenant=\"capped\",reason=\"turn\"} 1.5",
+       "gpushare_tenant_throttled_seconds_total{tenant=\"capped\",reason=\"user\"} 60",
+       "gpushare_runs_waiting 1",
+       "gpushare_tenant_turns_total{tenant=\"capped\"} 12",
+       "gpushare_tenant_held_seconds_total{tenant=\"capped\"} 3.5",
+       "gpushare_tenant_gpu_seconds_total{tenant=\"research\",gpu=\"0\",UUID=\"GPU-1\"} 3",
+       "gpushare_tenant_share_ratio{tenant=\"capped\",gpu=\"0\",UUID=\"GPU-1\"} 0.1",
+       "gpushare_tenant_target_share_ratio{tenant=\"capped\",gpu=\"0\",UUID=\"GPU-1\"} 0.25",
+       "gpushare_tenant_shortfall_ratio{tenant=\"capped\",gpu=\"0\",UUID=\"GPU-1\",reason=\"cap\"}"
+       " "
+       "0.15",
+       "gpushare_tenant_shortfall_ratio{tenant=\"research\",gpu=\"0\",UUID=\"GPU-1\","
+       "reason=\"none\"} 0.005",
+       "gpushare_processes{tenant=\"research\",gpu=\"0\",UUID=\"GPU-1\",state=\"running\"} 1"});
   EXPECT_FALSE(text.contains("cap_ratio{tenant=\"research\"")) << "it has no cap";
   EXPECT_FALSE(text.contains("switches_per_second{tenant=\"research\"")) << "it is unknown";
   EXPECT_FALSE(text.contains("4294967295") || text.contains("18446744073709551615"))
@@ -143,13 +146,12 @@ TEST(Metrics, TellOfTurnsWhereJobsTakeThem) {
   EXPECT_FALSE(text_of(status).contains("gpushare_gpu_turn")) << "there are none";
   take_turns(status);
   const std::string text = text_of(status);
-  for (const char* line : {"gpushare_gpu_turn_gaps_total{gpu=\"0\",UUID=\"GPU-1\"} 12",
-                           "gpushare_gpu_turn_gaps_missed_total{gpu=\"0\",UUID=\"GPU-1\"} 1",
-                           "gpushare_gpu_turn_gap_p50_seconds{gpu=\"0\",UUID=\"GPU-1\"} 0.00025",
-                           "gpushare_gpu_turn_gap_p99_seconds{gpu=\"0\",UUID=\"GPU-1\"} 0.0015",
-                           "gpushare_jobs{gpu=\"0\",UUID=\"GPU-1\",state=\"running\"} 1",
-                           "gpushare_jobs{gpu=\"0\",UUID=\"GPU-1\",state=\"queued\"} 1"})
-    EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
+  expect_lines(text, {"gpushare_gpu_turn_gaps_total{gpu=\"0\",UUID=\"GPU-1\"} 12",
+                      "gpushare_gpu_turn_gaps_missed_total{gpu=\"0\",UUID=\"GPU-1\"} 1",
+                      "gpushare_gpu_turn_gap_p50_seconds{gpu=\"0\",UUID=\"GPU-1\"} 0.00025",
+                      "gpushare_gpu_turn_gap_p99_seconds{gpu=\"0\",UUID=\"GPU-1\"} 0.0015",
+                      "gpushare_jobs{gpu=\"0\",UUID=\"GPU-1\",state=\"running\"} 1",
+                      "gpushare_jobs{gpu=\"0\",UUID=\"GPU-1\",state=\"queued\"} 1"});
 }
 
 TEST(Metrics, TargetTimesAreInSeconds) {
@@ -157,12 +159,11 @@ TEST(Metrics, TargetTimesAreInSeconds) {
   const auto of = [](const char* name) {
     return std::string(name) + "{tenant=\"research\",gpu=\"0\",UUID=\"GPU-1\"} ";
   };
-  for (const std::string& line :
-       {of("gpushare_tenant_iteration_mean_seconds") + "0.0215",
-        of("gpushare_tenant_iteration_p99_seconds") + "0.0301",
-        of("gpushare_tenant_iteration_target_seconds") + "0.02",
-        of("gpushare_tenant_iterations_per_second") + "46.5", of("gpushare_tenant_sms") + "48"})
-    EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
+  expect_lines(text, {of("gpushare_tenant_iteration_mean_seconds") + "0.0215",
+                      of("gpushare_tenant_iteration_p99_seconds") + "0.0301",
+                      of("gpushare_tenant_iteration_target_seconds") + "0.02",
+                      of("gpushare_tenant_iterations_per_second") + "46.5",
+                      of("gpushare_tenant_sms") + "48"});
   EXPECT_FALSE(text.contains("target_seconds{tenant=\"default\"")) << "it has none";
 }
 

@@ -16,14 +16,16 @@ namespace {
 TraceSwitch on(uint64_t t, pid_t pid, uint32_t gpu = 0) { return {t, gpu, pid, true}; }
 TraceSwitch off(uint64_t t, pid_t pid, uint32_t gpu = 0) { return {t, gpu, pid, false}; }
 
-struct Case {
+// What was told during a recording from 100 to 200 ns, and what that makes.
+template <class Told, class Expected>
+struct Row {
   const char* description;
-  std::vector<TraceSwitch> switches;
-  std::vector<Residence> expected;
+  std::vector<Told> told;
+  std::vector<Expected> expected;
 };
 
 TEST(PairSwitches, Cases) {
-  const Case table[] = {
+  const Row<TraceSwitch, Residence> table[] = {
       {"nothing", {}, {}},
       {"a stay", {on(110, 1), off(120, 1)}, {{0, 1, 110, 120, false}}},
       {"two take turns",
@@ -51,8 +53,8 @@ TEST(PairSwitches, Cases) {
        {on(50, 1), off(130, 1), on(150, 2), off(999, 2)},
        {{0, 1, 100, 130, false}, {0, 2, 150, 200, false}}},
   };
-  for (const Case& row : table)
-    EXPECT_EQ(pair_switches(row.switches, 100, 200), row.expected) << row.description;
+  for (const auto& row : table)
+    EXPECT_EQ(pair_switches(row.told, 100, 200), row.expected) << row.description;
 }
 
 TEST(PairSwitches, AnyRecordsGiveStaysInsideTheTrace) {
@@ -98,12 +100,7 @@ TEST(FrozenTimes, FollowFreezesAndThaws) {
   const auto thaw = [](uint64_t t, pid_t pid) {
     return TraceAction{.t_ns = t, .kind = Kind::kThaw, .gpu = 0, .pid = pid};
   };
-  struct Row {
-    const char* description;
-    std::vector<TraceAction> actions;
-    std::vector<Frozen> expected;
-  };
-  const Row table[] = {
+  const Row<TraceAction, Frozen> table[] = {
       {"nothing", {}, {}},
       {"once", {freeze(110, 1, "cap"), thaw(120, 1)}, {{0, 1, 110, 120, "cap"}}},
       {"out of order", {thaw(120, 1), freeze(110, 1, "cap")}, {{0, 1, 110, 120, "cap"}}},
@@ -119,8 +116,8 @@ TEST(FrozenTimes, FollowFreezesAndThaws) {
        {freeze(110, 2, "cap"), freeze(111, 1, "turn"), thaw(120, 2), thaw(130, 1)},
        {{0, 1, 111, 130, "turn"}, {0, 2, 110, 120, "cap"}}},
   };
-  for (const Row& row : table)
-    EXPECT_EQ(frozen_times(row.actions, 100, 200), row.expected) << row.description;
+  for (const auto& row : table)
+    EXPECT_EQ(frozen_times(row.told, 100, 200), row.expected) << row.description;
 }
 
 TEST(TurnTimes, Cases) {
@@ -132,12 +129,7 @@ TEST(TurnTimes, Cases) {
     turn.is_start = false;
     return turn;
   };
-  struct Row {
-    const char* description;
-    std::vector<TraceTurn> turns;
-    std::vector<TurnTime> expected;
-  };
-  const Row table[] = {
+  const Row<TraceTurn, TurnTime> table[] = {
       {"nothing", {}, {}},
       {"one after the other",
        {begins(110, "a"), ends(120, "a"), begins(121, "b"), ends(140, "b")},
@@ -163,8 +155,8 @@ TEST(TurnTimes, Cases) {
        {begins(110, "a"), begins(120, "b"), ends(120, "a")},
        {{0, 7, "a", 110, 120}, {0, 7, "b", 120, 200}}},
   };
-  for (const Row& row : table)
-    EXPECT_EQ(turn_times(row.turns, 100, 200), row.expected) << row.description;
+  for (const auto& row : table)
+    EXPECT_EQ(turn_times(row.told, 100, 200), row.expected) << row.description;
 }
 
 TraceRecording sample() {
