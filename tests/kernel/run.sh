@@ -34,7 +34,7 @@ case $kernel in
   ?*) slow=3 ;;
 esac
 
-# A line is SUITE SECONDS FILE...: the script guest/SUITE.sh, what it takes at most on a quiet machine, and the files in the guest's /test.
+# A line is SUITE SECONDS FILE...: the script guest/SUITE.sh (or guest/named/SUITE.sh), what it takes at most on a quiet machine, and the files in the guest's /test.
 suites() { # the longest come first
   local driver=$ring/nvidia/nvidia.ko client=bin/tests/rm_client
   local module=$ring/gpushare/gpushare.ko
@@ -109,6 +109,7 @@ run_suite() {
   [ -n "$counted" ] || append+=" tsc_early_khz=$tsc_khz"
   [ "$suite" != parallel ] || [ -z "${GPUSHARE_KERNEL_ACCEL-}" ] || cpus=8
   local script=$here/guest/${suite%.*}.sh
+  [ -e "$script" ] || script=$here/guest/named/${suite%.*}.sh
   [ -z "$kernel" ] || suite=$suite-on-$kernel
   # shellcheck disable=SC2086 # nothing or an option
   "$here/qemu/run-qemu.sh" -k "$ring/vmlinuz" -m "$memory" -c "$cpus" $counted -a "$append" -n "$suite" \

@@ -31,7 +31,7 @@ lint-all: $(tidy_needs)  ## all checks of clang-tidy, for all files (an hour of 
 	@$(call tidy,,$(filter %.cc,$(sources)))
 
 # The suites of tests/kernel are read into lib.sh, whose names they use, by busybox' shell.
-guest_scripts := $(shell git ls-files 'tests/kernel/guest/*.sh' tests/kernel/lib.sh tests/kernel/qemu/guest-init.sh 2>/dev/null)
+guest_scripts := $(shell git ls-files 'tests/kernel/guest/*.sh' 'tests/kernel/guest/named/*.sh' tests/kernel/lib.sh tests/kernel/qemu/guest-init.sh 2>/dev/null)
 shell_scripts := $(filter-out $(guest_scripts),$(shell git ls-files '*.sh' .ci/run 'tools/setup/debian/*.p*' 2>/dev/null))
 lint-shell:
 ifneq ($(shell command -v shellcheck),)
