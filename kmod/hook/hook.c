@@ -68,14 +68,19 @@ static void gs_hook_on_miss(void)
 	schedule_work(&gs_hook_loss);
 }
 
-/* Lets calls be filtered, and those barred that were not; or lets all pass. */
+/*
+ * Lets calls be filtered, and those barred that were not; or lets all pass. To turn the branch may
+ * take long, and meanwhile no call may be barred that is not filtered.
+ */
 static void gs_hook_filter(bool is_filtering)
 {
-	gs_pin_bar(is_filtering);
-	if (is_filtering)
+	if (is_filtering) {
 		static_branch_disable(&gs_hook_drained);
-	else
+		gs_pin_bar(true);
+	} else {
+		gs_pin_bar(false);
 		static_branch_enable(&gs_hook_drained);
+	}
 	gs_files_see(is_filtering);
 }
 
