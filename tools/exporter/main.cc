@@ -2,6 +2,7 @@
 // gpushare-exporter: serves what the control plane shows to Prometheus, or writes it to a file for
 // the node exporter. It needs no privilege and asks the agent nothing.
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
@@ -159,4 +160,9 @@ Command program() {
 }  // namespace
 }  // namespace gpushare
 
-int main(int argc, char** argv) { return gpushare::run_program(gpushare::program(), argc, argv); }
+int main(int argc, char** argv) {
+  // The text of a scrape goes back to the system with the scrape. Left to itself, the C library
+  // comes to keep it, and may put the next one beside it.
+  ::mallopt(M_MMAP_THRESHOLD, 4 << 20);
+  return gpushare::run_program(gpushare::program(), argc, argv);
+}
