@@ -109,7 +109,8 @@ class Rig:
             self.running[name].kill()
             self.running.pop(name).wait()
         for region in self.regions.values():
-            pathlib.Path("/dev/shm" + region).unlink(missing_ok=True)
+            for file in pathlib.Path("/dev/shm").glob(region[1:] + "*"):  # and its lock
+                file.unlink()
         self.folder.cleanup()
 
     def start_machines(self):

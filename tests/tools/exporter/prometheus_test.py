@@ -9,6 +9,7 @@ import contextlib
 import json
 import pathlib
 import re
+import signal
 import socket
 import sys
 import threading
@@ -207,6 +208,7 @@ TESTS = [AllThatThePageNamesIsThere, SharesAreThoseOfTheSettings, EveryPanelHasD
 
 
 def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # not without what follows `finally`
     build, *names = (word for word in sys.argv[1:] if not word.startswith("--"))
     prometheus_rig.find(build)
     tests = cases.wanted(TESTS, names)
