@@ -267,7 +267,7 @@ $(O)/obj/tests/%.o: OPTIMIZE := $(TEST_OPTIMIZE)
 # Optimized are what a kernel under QEMU runs; workloads, which are measured, and which the demo runs,
 # when nothing of the tests is installed; and what is stepped through instruction by instruction, as it
 # is in the agent.
-optimized := tests/kernel/ tests/kmod/guest/ tests/workloads/ tests/shmctl/plane/
+optimized := tests/kernel/ tests/kmod/guest/ tests/workloads/ tests/shmctl/plane/ tests/intercept/shim/streams/
 with_other_flags := $(optimized)
 $(foreach folder,$(optimized),$(call compile,$(folder),$(of_product)))
 $(foreach folder,$(optimized),$(O)/obj/$(folder)%.o): OPTIMIZE := $(OPTIMIZE)

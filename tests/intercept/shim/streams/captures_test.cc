@@ -216,12 +216,12 @@ TEST_F(StreamsTest, AfterItsCaptureAStreamWaitsForLegacyWorkOfBefore) {
   legacy.put();
   streams().before_capture(capturing);
   streams().begin_capture(capturing);
-  captures_now = capturing.physical();
+  the_gpu->begin_capture(capturing.physical());
   legacy.end();
   {
     const StreamUse captured(stream, Flavor::kLegacy, Use::kLaunch);
   }
-  captures_now = nullptr;
+  the_gpu->end_capture(capturing.physical());
   streams().end_capture(capturing);
   EXPECT_TRUE(is_first(legacy.number(), launch(stream)));
   EXPECT_EQ(broken(), std::vector<std::string>{});
@@ -233,9 +233,9 @@ TEST_F(StreamsTest, ItIsNotInThePartitionWhileAStreamsWorkRunsThatWasDestroyedBe
   the_gpu->running.add(launch(ends));
   Stream& capturing = *streams().find(captures, Flavor::kLegacy);
   streams().begin_capture(capturing);
-  captures_now = capturing.physical();
+  the_gpu->begin_capture(capturing.physical());
   destroy(ends);
-  captures_now = nullptr;
+  the_gpu->end_capture(capturing.physical());
   streams().end_capture(capturing);
   move_to(1);
   for (int i = 0; i < 3; ++i) launch(stays);

@@ -68,7 +68,7 @@ class InterleavedTest : public StreamsTest {
   }
   void end_the_capture() {
     if (captured_ == nullptr) return;
-    captures_now = nullptr;
+    the_gpu->end_capture(captured_->physical());
     streams().end_capture(*std::exchange(captured_, nullptr));
   }
   uint64_t steps_between() const { return steps_between_; }
@@ -93,7 +93,7 @@ class InterleavedTest : public StreamsTest {
     captured_ = streams().find(handle, Flavor::kLegacy);
     streams().before_capture(*captured_);
     streams().begin_capture(*captured_);
-    captures_now = captured_->physical();
+    the_gpu->begin_capture(captured_->physical());
     ++captures_;
   }
   void begin_call(CUstream handle) {

@@ -8,7 +8,6 @@ namespace gpushare::shim {
 std::unique_ptr<FakeGpu> the_gpu;
 std::function<void()> other_threads;
 std::function<void(CUstream)> before_question, before_recording;
-std::atomic<CUstream> captures_now = nullptr;
 CUresult record_answer = CUDA_SUCCESS;
 std::atomic<size_t> mode_changes = 0;
 CUstream ended_capture = nullptr;
@@ -81,9 +80,8 @@ constinit const Driver kDriver{
     .cuStreamGetPriority = [](CUstream, int*) { return CUDA_SUCCESS; },
     .cuStreamIsCapturing =
         [](CUstream stream, CUstreamCaptureStatus* status) {
-          *status = stream != nullptr && stream == captures_now.load()
-                        ? CU_STREAM_CAPTURE_STATUS_ACTIVE
-                        : CU_STREAM_CAPTURE_STATUS_NONE;
+          *status = the_gpu->is_capturing(stream) ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                                                  : CU_STREAM_CAPTURE_STATUS_NONE;
           return CUDA_SUCCESS;
         },
     .cuStreamEndCapture =

@@ -12,8 +12,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 
 #include "intercept/shim/driver/driver.h"
+#include "tests/intercept/shim/streams/stepped.h"
 
 namespace gpushare::shim {
 
@@ -48,7 +50,7 @@ class FakeGpu {
   // Puts a piece of work into the stream and returns what is finished before it.
   // `more`: what it also waits for.
   Work put(CUstream stream, size_t number, const Work& more = {}) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(*this);
     Queue& queue = queue_of(stream);
     queue.finished.add(implicit(stream));
     queue.finished.add(more);
@@ -57,41 +59,64 @@ class FakeGpu {
     queue.finished.add(number);
     return before;
   }
+  // What is finished before that which is put into the stream next.
+  Work before(CUstream stream) {
+    const Lock lock(*this);
+    Work before = queue_of(stream).finished;
+    before.add(implicit(stream));
+    before.add(done_);
+    return before;
+  }
+  // From now on, until it ends, events and waits in the stream are parts of a graph.
+  void begin_capture(CUstream stream) {
+    const Lock lock(*this);
+    capturing_.insert(stream);
+  }
+  void end_capture(CUstream stream) {
+    const Lock lock(*this);
+    capturing_.erase(stream);
+  }
+  bool is_capturing(CUstream stream) {
+    const Lock lock(*this);
+    return capturing_.contains(stream);
+  }
   // Whether the stream, or what is before the event, has ended. If so, all that comes is later.
   bool is_done(CUstream stream) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(*this);
+    if (capturing_.contains(stream)) return false;
     Work asked = queue_of(stream).finished;
-    asked.add(implicit(stream));
+    // What the legacy stream has to end before the next piece of work is not in the stream.
+    if (is_legacy(stream)) asked.add(implicit(stream));
     return has_ended(asked);
   }
   bool is_done(CUevent event) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(*this);
     return has_ended(events_.at(event));
   }
   // The host waits for the event.
   void finish(CUevent event) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(*this);
     done_.add(events_.at(event));
   }
   // What has ended, as far as somebody has asked or waited.
   Work done() {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(*this);
     return done_;
   }
   std::function<bool()> is_busy{};  // whether a question finds work; empty: it never does
   Work running{};                   // that has not ended, whatever is_busy says
   // The calling thread's own default stream, by a handle that no other thread's has.
   CUstream own() {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(*this);
     return own_of_thread();
   }
   // Streams that were created and not destroyed.
   size_t created() {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(*this);
     return created_;
   }
   CUstream create(bool is_blocking) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(*this);
     ++created_;
     const auto handle = reinterpret_cast<CUstream>(next_ += 64);
     queues_[handle].is_blocking = is_blocking;
@@ -99,38 +124,41 @@ class FakeGpu {
   }
   // A blocking stream with a handle that another one had before it was destroyed.
   void create_again(CUstream handle) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(*this);
     ++created_;
     queues_[handle].is_blocking = true;
   }
   // The stream's work goes on.
   void destroy(CUstream stream) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(*this);
     if (queue_of(stream).is_blocking) left_.add(queue_of(stream).finished);
     queues_.erase(stream);
     --created_;
   }
   void record(CUevent event, CUstream stream) {
-    const std::lock_guard lock(mutex_);
-    Work& told = events_[event] = queue_of(stream).finished;
+    const Lock lock(*this);
+    Work& told = events_[event] = {};
+    if (capturing_.contains(stream)) return;
+    told = queue_of(stream).finished;
     told.add(implicit(stream));
   }
   void wait(CUstream stream, CUevent event) {
-    const std::lock_guard lock(mutex_);
-    queue_of(stream).finished.add(events_.at(event));
+    const Lock lock(*this);
+    Queue& queue = queue_of(stream);
+    if (!capturing_.contains(stream)) queue.finished.add(events_.at(event));
   }
   CUevent new_event() {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(*this);
     const auto handle = reinterpret_cast<CUevent>(next_ += 64);
     events_[handle];
     return handle;
   }
   CUgreenCtx new_green() {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(*this);
     return reinterpret_cast<CUgreenCtx>(next_ += 64);
   }
   bool is_blocking(CUstream stream) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(*this);
     return queue_of(stream).is_blocking;
   }
 
@@ -154,10 +182,13 @@ class FakeGpu {
     if (stream == GS_CU_STREAM_PER_THREAD) stream = own_of_thread();
     return queues_.at(stream == nullptr ? GS_CU_STREAM_LEGACY : stream);
   }
+  static bool is_legacy(CUstream stream) {
+    return stream == nullptr || stream == GS_CU_STREAM_LEGACY;
+  }
   // What the driver's rules of the legacy stream put before the next piece of work.
   Work implicit(CUstream stream) {
     Work work;
-    if (stream == nullptr || stream == GS_CU_STREAM_LEGACY) {
+    if (is_legacy(stream)) {
       work.add(left_);
       for (const auto& [handle, queue] : queues_)
         if (queue.is_blocking) work.add(queue.finished);
@@ -167,9 +198,20 @@ class FakeGpu {
     return work;
   }
 
+  // The one who holds it is not stepped.
+  class Lock {
+   public:
+    explicit Lock(FakeGpu& gpu) : lock_(gpu.mutex_) {}
+
+   private:
+    const Stepping::Paused paused_;
+    const std::lock_guard<std::mutex> lock_;
+  };
+
   std::mutex mutex_;  // protects what follows
   std::map<CUstream, Queue> queues_{{GS_CU_STREAM_LEGACY, {}}};
   std::map<uint64_t, CUstream> own_;  // by thread; a thread's number never comes again
+  std::set<CUstream> capturing_;
   size_t created_ = 0;
   std::map<CUevent, Work> events_;
   Work done_;  // of which a question has said so
@@ -184,8 +226,6 @@ extern std::function<void()> other_threads;
 // Called before a stream is asked whether it is empty, or an event is recorded in one, by any
 // thread; empty: nothing. They may change only while no other thread calls the driver.
 extern std::function<void(CUstream)> before_question, before_recording;
-// It captures a graph, as far as the driver is asked; null: none does.
-extern std::atomic<CUstream> captures_now;
 // What it answers when an event is to be recorded, as in a capture that is invalid.
 extern CUresult record_answer;
 // How often the shim began or ended to ask for streams and events.

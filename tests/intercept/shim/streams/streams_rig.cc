@@ -13,6 +13,9 @@ constinit std::atomic<Process*> process{&the_process};
 }
 uint32_t attach() { return the_process.features.load(); }
 // A launch that is held for nothing gives up soon.
-uint64_t monotonic_ns() { return the_time.fetch_add(the_step_ns); }
+uint64_t monotonic_ns() {
+  const Stepping::Paused paused;
+  return the_time.fetch_add(the_step_ns);
+}
 
 }  // namespace gpushare::shim

@@ -59,6 +59,8 @@ class StreamsTest : public testing::Test {
     CUstream stream = nullptr;
     uint64_t began = 0, ended = UINT64_MAX;
     Work before{};
+    bool has_work = true;            // that later calls must wait for
+    std::optional<uint8_t> place{};  // of a launch, where the shim has put it
   };
 
   // A call of a thread, from its begin to its end.
@@ -72,7 +74,29 @@ class StreamsTest : public testing::Test {
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
 
-    void put(const Work& more = {}) { note_before(the_gpu->put(use_->physical(), number_, more)); }
+    void put(const Work& more = {}) {
+      if (known() != nullptr) told_.place = known()->place;
+      note_before(the_gpu->put(use_->physical(), number_, more));
+    }
+    // It waits for what is in line.
+    void wait() {
+      told_.has_work = false;
+      note_before(the_gpu->before(use_->physical()));
+    }
+    // It asks whether all has ended that is in line.
+    CUresult query() {
+      const CUresult answer = use_->answer(driver()->cuStreamQuery(use_->physical()));
+      if (answer != CUDA_SUCCESS) forget();
+      told_.has_work = false;
+      note_before(the_gpu->done());
+      return answer;
+    }
+    // CUDA refuses it beside a capture; then it is no call.
+    bool is_refused() {
+      if (use_->refusal() == CUDA_SUCCESS) return false;
+      forget();
+      return true;
+    }
     // As a call that names no stream, or is too large for a partition.
     void put_at_home() {
       use_->at_home([&](CUstream home) {
@@ -96,6 +120,10 @@ class StreamsTest : public testing::Test {
 
    private:
     void note_before(const Work& before) { told_.before = before; }
+    void forget() {
+      told_.has_work = false;
+      told_.began = 0;  // before all others
+    }
 
     StreamsTest& test_;
     size_t number_ = 0;
@@ -169,23 +197,44 @@ class StreamsTest : public testing::Test {
     return found;
   }
 
+  // Launches that run on, and are elsewhere than at that place.
+  std::vector<std::string> running_elsewhere(uint8_t place) const {
+    std::vector<std::string> found;
+    for (size_t i = 0; i < calls_.size(); ++i)
+      if (the_gpu->running.has(i) && calls_[i].place.value_or(place) != place)
+        found.push_back(std::to_string(i) + " at " + std::to_string(*calls_[i].place));
+    return found;
+  }
+  size_t calls() const { return calls_.size(); }
+  // The stream has ended; what is put into the next one with its handle comes in no order with it.
+  void end_calls_in(CUstream stream) {
+    const std::lock_guard lock(mutex_);
+    const auto former = reinterpret_cast<CUstream>(uintptr_t{1} + 2 * formers_++);
+    is_blocking_[former] = is_blocking_.at(stream);
+    for (Told& each : calls_)
+      if (each.stream == stream) each.stream = former;
+  }
+
   std::unique_ptr<ShimSlot> slot_;
 
  private:
-  Told& new_call(CUstream stream, size_t* number) {
+  [[gnu::noinline]] Told& new_call(CUstream stream, size_t* number) {
+    const Stepping::Paused paused;
     const std::lock_guard lock(mutex_);
     if (stream == GS_CU_STREAM_PER_THREAD) is_blocking_[stream = the_gpu->own()] = true;
     *number = calls_.size();
     return calls_.emplace_back(Told{.stream = stream, .began = ++steps_});
   }
   bool must_come_first(const Told& one, const Told& other) const {
-    if (one.ended >= other.began) return false;
+    if (one.ended >= other.began || !one.has_work) return false;
     if (one.stream == other.stream) return true;
-    if (one.stream == nullptr) return is_blocking_.at(other.stream);
+    // A stream that is waited for has what comes before its own work only once it has work.
+    if (one.stream == nullptr) return other.has_work && is_blocking_.at(other.stream);
     return other.stream == nullptr && is_blocking_.at(one.stream);
   }
 
   std::map<CUstream, bool> is_blocking_;  // the program's streams
+  size_t formers_ = 0;                    // streams that have ended whose handles came again
   std::atomic<uint64_t> steps_{0};
   std::mutex mutex_;        // of the list
   std::deque<Told> calls_;  // each belongs to the thread that makes it
