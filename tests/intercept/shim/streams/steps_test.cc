@@ -4,6 +4,8 @@
 // (until it only yields, as it waits for a lock), and then both end. Beside CUDA's order: `applied`
 // is not said while something runs elsewhere, what is counted is what there is, and no stream stays
 // held, so that launches in all of them come through.
+//
+// GPUSHARE_TEST_STEPS=1 stands still at every instruction, =N at every N-th.
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -16,6 +18,7 @@
 #include <thread>
 
 #include "tests/intercept/shim/streams/streams_rig.h"
+#include "tests/support/given.h"
 #include "tests/support/sanitized.h"
 
 namespace gpushare::shim {
@@ -412,6 +415,70 @@ void StepsTest::expect_right(const World& world, std::string_view a, std::string
 // Another thread that finds it dirty ends its call, and legacy work that comes next waits for it.
 TEST_F(StepsTest, AStreamIsListedOnceItIsFoundDirty) {
   expect_right(kBusySmall, "a launch in s", "a launch in s, then legacy work");
+}
+
+TEST_F(StepsTest, AppliedIsNotSaidWhileAStreamIsAboutToLeave) {
+  expect_right(kLateSmall, "a launch in s", "a launch in t", {"7Streams2goE", "7Streams4moveE"});
+}
+
+// It is held for a partition to be made, and another one comes with its handle.
+TEST_F(StepsTest, AStreamThatEndsIsNotHeldForEver) {
+  expect_right(kIdle, "a partition announced", "the end of a stream", {"7Streams12hold_at_restE"});
+}
+
+TEST_F(StepsTest, LegacyWorkWaitsForAStreamThatEndsWhileItIsAsked) {
+  expect_right(kAllBusy, "a query of the legacy stream", "the end of a stream",
+               {"7Streams6gatherE", "7Streams9has_endedE", "7Streams10is_at_restE"});
+}
+
+// An empty stream moves between the look whether it may be used as it is and its use.
+TEST_F(StepsTest, AStreamThatMovesBeforeItsUseWaitsForLegacyWork) {
+  expect_right(kAtHome, "legacy work, then a launch in t", "a move of s to 2");
+}
+
+// The driver captures before the shim knows it.
+TEST_F(StepsTest, LegacyWorkIsInOrderBesideTheBeginOfACapture) {
+  expect_right(kBusy, "a capture in a blocking stream", "legacy work",
+               {"9StepsTest7captureE", "7Streams13begin_captureE"});
+}
+
+// An operation of a capture waits for nothing; the next one after that does.
+TEST_F(StepsTest, WorkAfterACaptureWaitsForLegacyWorkBesideIt) {
+  const CUstream stream = new_stream();
+  visit({{1}}, {{kLegacy, stream}});
+  Stream& known = *streams().find(stream, Flavor::kLegacy);
+  std::optional<Call> legacy(std::in_place, *this, kLegacy);
+  legacy->put();
+  streams().before_capture(known);
+  {
+    const StreamUse use(stream, Flavor::kLegacy, Use::kOperation);
+    the_gpu->begin_capture(use.physical());
+    streams().begin_capture(known);
+  }
+  legacy.reset();
+  {
+    const StreamUse use(stream, Flavor::kLegacy, Use::kLaunch);
+  }
+  the_gpu->end_capture(known.physical());
+  streams().end_capture(known);
+  launch(stream);
+  EXPECT_EQ(broken(), std::vector<std::string>{});
+}
+
+// Each pair of calls, at a few instructions.
+TEST_F(StepsTest, AllPairs) {
+  if (!Stepping::is_possible()) GTEST_SKIP() << "no stepping here: sanitized, or not on x86-64";
+  const auto stride = static_cast<uint32_t>(test::number_given("GPUSHARE_TEST_STEPS", 4999));
+  // The first instruction is another one in each pair.
+  constexpr uint32_t kApart = 631;
+  uint32_t offset = 0;
+  for (const World* const world : {&kBusy, &kIdle, &kAtHome, &kAllBusy, &kLate})
+    for (const Kind& a : kinds())
+      for (const Kind& b : kinds())
+        for (const std::string& each : walk(*world, a, b, stride, offset += kApart))
+          ADD_FAILURE() << each;
+  EXPECT_EQ(walked_, stood_);
+  EXPECT_GT(stood_, 0u);
 }
 
 }  // namespace
