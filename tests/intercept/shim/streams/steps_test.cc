@@ -366,6 +366,8 @@ std::span<const StepsTest::Kind> StepsTest::kinds() {
       {"a launch in s, then legacy work",
        [](StepsTest& test, size_t) { test.call(test.s_), test.call(kLegacy); }},
       {"legacy work", [](StepsTest& test, size_t) { test.call(kLegacy); }},
+      {"legacy work, then a launch in s",
+       [](StepsTest& test, size_t) { test.call(kLegacy), test.call(test.s_); }},
       {"legacy work, then a launch in t",
        [](StepsTest& test, size_t) { test.call(kLegacy), test.call(test.t_); }},
       {"a launch in n", [](StepsTest& test, size_t) { test.call(test.n_); }},
@@ -414,7 +416,7 @@ void StepsTest::expect_right(const World& world, std::string_view a, std::string
 
 // Another thread that finds it dirty ends its call, and legacy work that comes next waits for it.
 TEST_F(StepsTest, AStreamIsListedOnceItIsFoundDirty) {
-  expect_right(kBusySmall, "a launch in s", "a launch in s, then legacy work");
+  expect_right(kBusySmall, "legacy work, then a launch in s", "a launch in s, then legacy work");
 }
 
 TEST_F(StepsTest, AppliedIsNotSaidWhileAStreamIsAboutToLeave) {
