@@ -70,7 +70,8 @@ Time ShimTurns::divide(Time now, const Key& key, std::span<const Client* const> 
     if (const auto own = weights.find(turns.holder); own != weights.end())
       turns.had[turns.holder] += static_cast<double>(time.count()) / own->second;
   };
-  if (turns.is_held) charge(now - turns.charged);
+  // Of a standstill of the agent, or of the machine, nobody knows who launched in it.
+  if (turns.is_held) charge(std::min(now - turns.charged, 2 * kTurn));
   turns.charged = now;
   std::erase_if(turns.had, [&](const auto& entry) { return !weights.contains(entry.first); });
   double least = -1;

@@ -101,6 +101,16 @@ TEST_F(ShimTurnsTest, WhatRunsOnAfterATurnIsChargedToIt) {
   EXPECT_NEAR(part(open[1] + turns, open[1] + turns + open[2]), 0.25, 0.02);
 }
 
+// Neither the agent nor, where the machine was paused, anybody else went on in the 10 s.
+TEST_F(ShimTurnsTest, AStandstillIsNobodysTurn) {
+  const std::vector<Client> both{client(1, 1, 300), client(2, 2, 100)};
+  run(95ms, both);
+  now_ += 10s;
+  auto open = run(1s, both);
+  EXPECT_NEAR(part(open[1], 1s), 0.75, 0.05);
+  EXPECT_NEAR(part(open[2], 1s), 0.25, 0.05);
+}
+
 TEST_F(ShimTurnsTest, WhoeverIsAtWorkGoesBeforeLowerPriorities) {
   std::vector<Client> all{client(1, 1, 100, Priority::kHigh), client(2, 2),
                           client(3, 3, 100, Priority::kIdle)};
