@@ -46,7 +46,8 @@ void ShimCaps::watch(Time now, std::span<const Client> clients) {
         client.on_gpu && client.launches != 0 &&
         (client.on_gpu->waits || (!is_new && client.on_gpu->reached != known.reached));
     if (has_launched || gets_on || (was_busy && is_shut(client.process))) {
-      known.busy_from = was_busy ? last_ : std::max(last_, now - linger);
+      // Of a standstill of the agent, or of the machine, nobody knows who worked in it.
+      known.busy_from = std::max(last_, now - (was_busy ? kCalmLook + linger : linger));
       known.busy_until = now + linger;
     } else {
       known.busy_from = last_;
@@ -56,14 +57,15 @@ void ShimCaps::watch(Time now, std::span<const Client> clients) {
   }
 }
 
-// Time in which any client was at work explains as much of its server's use.
+// Time in which any client was at work explains as much of its server's use. A standstill explains
+// itself: who worked in it did not say so at the time.
 void ShimCaps::compare(Time now, std::span<const Client> clients,
                        const std::map<Key, Budget>& budgets, std::span<const Nanos> server_use) {
   doubted_.clear();
   for (uint32_t gpu = 0; gpu < server_use.size(); ++gpu) {
     if (server_use[gpu] == Nanos{} && !windows_.contains(gpu)) continue;
     Window& window = windows_[gpu];
-    Nanos explained{};
+    Nanos explained = now - last_ > kStandstill ? now - last_ : Nanos{};
     std::set<Key> silent;
     std::set<ProcessId> silent_clients;
     for (const Client& client : clients) {

@@ -43,6 +43,8 @@ class ShimCaps {
   // When step() wants to be called again: while somebody is charged or waits, and otherwise.
   static constexpr Nanos kBusyLook = std::chrono::milliseconds(5);
   static constexpr Nanos kCalmLook = std::chrono::milliseconds(100);
+  // Steps that are farther apart than this had a standstill of the agent between them.
+  static constexpr Nanos kStandstill = std::chrono::milliseconds(500);
 
   // Of a client whose launches wait on the GPU; all by its own word.
   struct OnGpu {

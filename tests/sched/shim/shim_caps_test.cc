@@ -176,6 +176,19 @@ TEST_F(ShimCapsTest, WhoWaitsAtTheGateIsAtWorkWhenItOpens) {
   EXPECT_LT(bucket_.tokens(), tokens);
 }
 
+TEST_F(ShimCapsTest, AStandstillIsNotCharged) {
+  ShimCaps::Client& client = add(kOne);
+  step();
+  for (int i = 0; i < 2; ++i, now_ += 5ms) {
+    ++client.launches;
+    step();
+  }
+  now_ += 10s;
+  ++client.launches;
+  step();
+  EXPECT_GT(bucket_.tokens(), -(ShimCaps::kCalmLook + 2 * ShimCaps::kLinger));
+}
+
 TEST_F(ShimCapsTest, AShutGateIsNotCharged) {
   ShimCaps::Client& client = add_overdrawn(1s);
   const Nanos tokens = bucket_.tokens();
@@ -232,6 +245,21 @@ TEST_F(ShimCapsTest, BesideOneThatSaysWhatItDoesNobodyIsDoubted) {
     ASSERT_FALSE(caps_.is_doubted(kOne));
   }
   EXPECT_EQ(bucket_.refill(now_), 30ms) << "nothing is charged";
+}
+
+// What the server has used in a standstill of the agent nobody could say that it launched.
+TEST_F(ShimCapsTest, AStandstillIsNobodysLie) {
+  add(kOne);
+  add(kTwo).tenant = 2;
+  const auto work = [&](Nanos used) {
+    ++clients_[1].launches;
+    caps_.step(now_, clients_, find_, std::array{used});
+    ASSERT_FALSE(caps_.is_doubted(kOne));
+  };
+  for (int i = 0; i < 100; ++i, now_ += 5ms) work(5ms);
+  now_ += 60s;
+  work(60s);
+  for (const Time end = now_ + 20s; now_ < end; now_ += 5ms) work(5ms);
 }
 
 // The use of a lone server goes on being counted for 3 s after its clients rest.
