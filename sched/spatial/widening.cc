@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace gpushare {
 namespace {
@@ -18,18 +19,20 @@ Widening::Needs larger(const Widening::Needs& one, const Widening::Needs& other)
 std::vector<Widening::Found> Widening::step(Time now, std::span<const Seen> seen) {
   std::vector<Found> found;
   std::map<ProcessId, Known> known;
+  const Nanos passed = std::min(now - std::exchange(last_look_, now), kLongestLook);
   for (const Seen& one : seen) {
     const auto before = known_.find(one.process);
     const bool is_new = before == known_.end();
     Known& own = known[one.process];
     if (!is_new) own = before->second;
-    if (is_new || !one.waits || own.launches != one.launches) own.since = now;
+    own.waited += passed;
+    if (is_new || !one.waits || own.launches != one.launches) own.waited = {};
     if (!is_new && own.launches != one.launches) own.is_stuck = false;  // it got on
     own.launches = one.launches;
     const auto of_program = programs_.find(one.program);
     if (of_program != programs_.end()) own.needs = larger(own.needs, of_program->second);
 
-    const bool is_stuck = now - own.since >= kPatience && one.at_once_sms > one.has_sms;
+    const bool is_stuck = own.waited >= kPatience && one.at_once_sms > one.has_sms;
     own.is_stuck = own.is_stuck || is_stuck;
     const Needs needs = larger(
         own.needs, {.refused_sms = one.refused_sms, .stuck_sms = is_stuck ? one.at_once_sms : 0});

@@ -29,6 +29,9 @@ namespace gpushare {
 class Widening {
  public:
   static constexpr Nanos kPatience = std::chrono::seconds(10);
+  // What counts of the time between two looks, the longest tick of the agent: in a pause of the
+  // agent, or of the whole machine, the GPU may have stood still as well.
+  static constexpr Nanos kLongestLook = std::chrono::seconds(1);
   // Commands of which something is remembered; of more nothing is, beyond their own life.
   static constexpr std::size_t kMostPrograms = 1024;
 
@@ -61,11 +64,12 @@ class Widening {
  private:
   struct Known {
     uint64_t launches = 0;
-    Time since{};  // nothing was launched since, and it waits
+    Nanos waited{};  // so long, as it was looked at, nothing was launched, and it waits
     Needs needs;
     bool is_stuck = false;  // a kernel of it did not end
   };
 
+  Time last_look_{};
   std::map<ProcessId, Known> known_;
   std::map<std::string, Needs, std::less<>> programs_;  // by command
 };

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace gpushare {
@@ -26,6 +27,14 @@ class WideningTest : public testing::Test {
     now_ += after;
     return widening_.step(now_, std::vector{seen});
   }
+  // Looks as often as the agent does. Returns what was found.
+  std::vector<Widening::Found> watch(Nanos length, const Widening::Seen& seen) {
+    std::vector<Widening::Found> found;
+    for (Nanos left = length; left > 0ns; left -= 100ms)
+      for (const Widening::Found& one : look(std::min<Nanos>(left, 100ms), seen))
+        found.push_back(one);
+    return found;
+  }
   uint32_t least(pid_t pid = 100) const { return widening_.needs({pid, 1}).stuck_sms; }
   uint32_t wished(pid_t pid = 100) const { return widening_.needs({pid, 1}).refused_sms; }
   std::string note(pid_t pid = 100) const { return widening_.note({pid, 1}); }
@@ -36,7 +45,7 @@ class WideningTest : public testing::Test {
 
 TEST_F(WideningTest, AKernelThatDoesNotEndIsNoticedOnce) {
   EXPECT_TRUE(look(0s, stuck()).empty());
-  EXPECT_TRUE(look(Widening::kPatience - 1ms, stuck()).empty());
+  EXPECT_TRUE(watch(Widening::kPatience - 1ms, stuck()).empty());
   const auto found = look(1ms, stuck());
   ASSERT_EQ(found.size(), 1u);
   EXPECT_TRUE(found[0].is_stuck);
@@ -44,7 +53,16 @@ TEST_F(WideningTest, AKernelThatDoesNotEndIsNoticedOnce) {
   EXPECT_EQ(found[0].has_sms, 16u);
   EXPECT_EQ(least(), 132u);
   EXPECT_NE(note().find("132 SMs"), std::string::npos);
-  EXPECT_TRUE(look(1h, stuck()).empty());
+  EXPECT_TRUE(watch(1min, stuck()).empty());
+}
+
+// The agent stood still, or the machine with the kernel that was waited for.
+TEST_F(WideningTest, APauseIsNoKernelThatDoesNotEnd) {
+  EXPECT_TRUE(look(0s, stuck()).empty());
+  EXPECT_TRUE(look(60s, stuck()).empty());
+  EXPECT_TRUE(watch(Widening::kPatience - 1100ms, stuck()).empty());
+  EXPECT_EQ(least(), 0u);
+  EXPECT_EQ(watch(200ms, stuck()).size(), 1u) << "the kernel does not end after it, either";
 }
 
 TEST_F(WideningTest, WhoGetsOnOrIsHeldOrFitsIsLeftAlone) {
@@ -59,8 +77,8 @@ TEST_F(WideningTest, WhoGetsOnOrIsHeldOrFitsIsLeftAlone) {
   done.at_once_sms = 0;
   for (Row row : {Row{"it launches", stuck(), 1}, Row{"nobody waits, or it is held", held, 0},
                   Row{"it fits", fits, 0}, Row{"nothing may be running", done, 0}}) {
-    for (int i = 0; i < 20; ++i, row.seen.launches += row.launches)
-      EXPECT_TRUE(look(1s, row.seen).empty()) << row.what;
+    for (int i = 0; i < 200; ++i, row.seen.launches += row.launches)
+      EXPECT_TRUE(look(100ms, row.seen).empty()) << row.what;
     EXPECT_EQ(least(), 0u) << row.what;
     EXPECT_EQ(note(), "") << row.what;
   }
@@ -84,14 +102,14 @@ TEST_F(WideningTest, WhatTheDriverHasRefusedIsAWishAtOnce) {
 
 TEST_F(WideningTest, TheNextProcessOfTheCommandIsWideFromItsBegin) {
   look(0s, stuck(100));
-  look(Widening::kPatience, stuck(100));
+  watch(Widening::kPatience, stuck(100));
   EXPECT_TRUE(look(0s, stuck(101)).empty()) << "it is known";
   EXPECT_EQ(least(101), 132u);
   EXPECT_EQ(note(101).find("start it again"), std::string::npos) << "nothing is wrong with it";
   look(0s, stuck(102, "another"));
   EXPECT_EQ(least(102), 0u);
   look(0s, stuck(103, ""));
-  look(Widening::kPatience, stuck(103, ""));
+  watch(Widening::kPatience, stuck(103, ""));
   EXPECT_EQ(least(103), 132u);
   look(0s, stuck(104, ""));
   EXPECT_EQ(least(104), 0u) << "nothing is learnt of a command without a name";
@@ -99,7 +117,7 @@ TEST_F(WideningTest, TheNextProcessOfTheCommandIsWideFromItsBegin) {
 
 TEST_F(WideningTest, OneThatGotOnAfterAllIsNoLongerSaidToBeStuck) {
   look(0s, stuck());
-  look(Widening::kPatience, stuck());
+  watch(Widening::kPatience, stuck());
   Widening::Seen later = stuck();
   later.launches = 8;
   later.at_once_sms = 0;
