@@ -23,7 +23,7 @@ void MpsClients::update(const ProcessId& process, bool has_fault,
   for (const ProcessId& client : clients) {
     const bool is_known = std::ranges::any_of(
         server.entries, [&](const Entry& entry) { return entry.client.process == client; });
-    if (!is_known) server.entries.push_back({describe(client), std::nullopt});
+    if (!is_known) server.entries.push_back({describe(client), std::nullopt, false});
   }
   note_living();
 }
@@ -36,8 +36,9 @@ std::optional<MpsIncident::Cause> MpsClients::cause_of(Time now, const Server& s
   if (server.has_ended && has_client) return Cause::kServerEnded;
   for (const Entry& one : server.entries)
     for (const Entry& other : server.entries)
-      if (one.ended && other.ended && one.client.tenant != other.client.tenant &&
-          now - *one.ended < kTogether && now - *other.ended < kTogether)
+      if (one.ended && other.ended && !one.is_vague && !other.is_vague &&
+          one.client.tenant != other.client.tenant && now - *one.ended < kTogether &&
+          now - *other.ended < kTogether)
         return Cause::kTogether;
   return std::nullopt;
 }
@@ -55,10 +56,13 @@ MpsIncident MpsClients::incident(const ProcessId& process, const Server& server,
 
 std::vector<MpsIncident> MpsClients::step(Time now, const HasEnded& has_ended) {
   std::vector<MpsIncident> incidents;
+  const bool is_late = looked_ && now - *looked_ > kTogether;
+  looked_ = now;
   for (auto& [process, server] : servers_) {
     for (Entry& entry : server.entries) {
       if (entry.ended || !has_ended(entry.client.process)) continue;
       entry.ended = now;
+      entry.is_vague = is_late;
       has_news_ = true;
     }
     server.has_ended = server.has_ended || has_ended(process);

@@ -79,6 +79,7 @@ class MpsClients {
   struct Entry {
     MpsClient client;
     std::optional<Time> ended;
+    bool is_vague = false;  // it may have ended at any time in a long while
   };
   struct Server {
     std::vector<Entry> entries;
@@ -92,6 +93,9 @@ class MpsClients {
 
   void note_living();
 
+  // The last step(). After a longer while than kTogether, in which the agent stood still, nobody
+  // knows which clients ended together.
+  std::optional<Time> looked_;
   std::map<ProcessId, Server> servers_;
   std::set<ProcessId> living_;  // clients of all of them; as of the last update() or step()
   bool has_news_ = false;

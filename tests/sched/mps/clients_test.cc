@@ -118,6 +118,15 @@ TEST_F(MpsClientsTest, ClientsOfTwoTenantsThatEndAtOnceAreSuspicious) {
   EXPECT_EQ(pids(over[0].ended), (std::set<pid_t>{kA.pid, kB.pid}));
 }
 
+TEST_F(MpsClientsTest, ClientsThatEndedInAStandstillDidNotEndTogether) {
+  update(false, {kA, kB});
+  EXPECT_TRUE(step().empty());
+  ended_ = {kA, kB};
+  EXPECT_TRUE(step(10s).empty());
+  EXPECT_TRUE(step().empty());
+  EXPECT_EQ(clients_.count(), 0u);
+}
+
 TEST_F(MpsClientsTest, ClientsOfOneTenantMayEndTogether) {
   update(false, {kA, kAlsoA});
   ended_ = {kA, kAlsoA};
