@@ -42,13 +42,15 @@ struct CaptureBegun<index, CUresult(CUstream, Rest...)> {
 
  private:
   static CUresult call_in(const StreamUse& use, Rest... rest) {
-    const CUresult result = real<CUresult (*)(CUstream, Rest...)>(index)(use.physical(), rest...);
-    if (Streams* all = Streams::get(); all != nullptr && result == CUDA_SUCCESS) {
-      if (use.stream() != nullptr)
-        all->begin_capture(*use.stream());
-      else
-        all->begin_capture(capturing_of(use));
-    }
+    const auto begin = [&] {
+      return real<CUresult (*)(CUstream, Rest...)>(index)(use.physical(), rest...);
+    };
+    Streams* const all = Streams::get();
+    const CUresult result = all != nullptr && use.stream() != nullptr
+                                ? all->begin_capture(*use.stream(), begin)
+                                : begin();
+    if (all != nullptr && use.stream() == nullptr && result == CUDA_SUCCESS)
+      all->begin_capture(capturing_of(use));
     if (result == CUDA_SUCCESS)
       if (Progress* all = Progress::get()) all->begin_capture();
     return result;

@@ -13,11 +13,12 @@
 
 namespace gpushare::shim {
 
-bool Streams::order_with_legacy(Stream& stream, Use use) {
+bool Streams::order_with_legacy(Stream& stream, Use use, bool& has_passed_capture) {
   const Stream::Kind kind = stream.kind.load(std::memory_order_relaxed);
   Device& device = *stream.device;
   if (kind == Stream::Kind::kLegacy) {
-    return device.away.load(std::memory_order_relaxed) == 0 || gather(stream, use);
+    return device.away.load(std::memory_order_relaxed) == 0 ||
+           gather(stream, use, has_passed_capture);
   }
   if (kind == Stream::Kind::kNonBlocking || leaves_no_work(use)) return true;
   const uint64_t operations = device.legacy.legacy_operations.load(std::memory_order_acquire);
@@ -84,7 +85,7 @@ void Streams::leave_dirty_list(Stream& stream) {
 // beside another thread's call of the driver; false: something has not ended, and the next
 // operation is to wait for it. But while any stream captures, no other is asked, so the query puts
 // it in line.
-bool Streams::gather(Stream& legacy, Use use) {
+bool Streams::gather(Stream& legacy, Use use, bool& has_passed_capture) {
   const KeepErrno errno_of_the_program;
   Device& device = *legacy.device;
   // The lock keeps another operation, which finds a stream no longer dirty, from going before this
@@ -107,7 +108,9 @@ bool Streams::gather(Stream& legacy, Use use) {
     if (look.kind() != Stream::Kind::kBlocking || !each->is_dirty.load(std::memory_order_relaxed))
       continue;
     // What it captures nobody waits for; and its entry may be that of a stream of another device.
-    if (is_capturing(*each) || each->device != &device) {
+    const bool captures = is_capturing(*each);
+    has_passed_capture |= captures;
+    if (captures || each->device != &device) {
       note_dirty(*each);
       continue;
     }

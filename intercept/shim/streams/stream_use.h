@@ -31,9 +31,8 @@ class StreamUse {
   // The stream to give to the driver.
   CUstream physical() const { return physical_; }
   // Other than CUDA_SUCCESS: what the wrapper returns instead of making the call.
-  CUresult refusal(bool ends_captures = true) const {
-    return stream_ == nullptr || is_settled_ ? CUDA_SUCCESS
-                                             : Streams::get()->refusal_of(*stream_, ends_captures);
+  CUresult refusal(bool ends_captures = true) {
+    return stream_ == nullptr || is_settled_ ? CUDA_SUCCESS : find_refusal(ends_captures);
   }
   // What a query answers: the driver's result, unless something runs that the driver does not know
   // to come before.
@@ -65,9 +64,13 @@ class StreamUse {
     Streams* const all = this_process().streams.load(std::memory_order_acquire);
     Stream* const stream = all == nullptr ? nullptr : all->find_at_once(handle_, flavor);
     if (stream == nullptr || !all->is_settled(*stream, use)) return false;
+    // Asked again once it cannot move any more: it may have moved in between, as it was empty, and
+    // has to wait for the legacy stream then.
     if (!leaves_no_work(use) &&
         __builtin_expect(
-            (stream->users.fetch_add(1, std::memory_order_acquire) & Stream::kMoving) != 0, 0)) {
+            (stream->users.fetch_add(1, std::memory_order_acquire) & Stream::kMoving) != 0 ||
+                !Streams::has_waited(*stream),
+            0)) {
       stream->users.fetch_sub(1, std::memory_order_relaxed);
       return false;
     }
@@ -87,12 +90,16 @@ class StreamUse {
     return true;
   }
   void take(Flavor flavor, Use use);
+  void put_in_order(Use use);
+  CUresult find_refusal(bool ends_captures);
 
   const CUstream handle_;
   CUstream physical_;
   Stream* stream_ = nullptr;
   bool is_held_ = false, is_settled_ = false, is_to_be_marked_ = false, is_launch_ = false;
   bool has_work_before_ = false;
+  bool has_passed_capture_ = false;  // the legacy stream: work in one that captures was left out
+  Use use_{};                        // of one that is not settled
 };
 
 }  // namespace gpushare::shim

@@ -124,6 +124,12 @@ class Streams {
   // Returns true if the stream can be used as it is: it is where it should be, need not wait for
   // the legacy stream, and the use is not refused.
   bool is_settled(const Stream& stream, Use use) const;
+  // Returns true if the stream has waited for all legacy work for which it has to.
+  static bool has_waited(const Stream& stream) {
+    return stream.kind.load(std::memory_order_relaxed) != Stream::Kind::kBlocking ||
+           stream.legacy_operations.load(std::memory_order_relaxed) ==
+               stream.device->legacy.legacy_operations.load(std::memory_order_acquire);
+  }
   // The call is made. The legacy stream has to wait for what it put into a blocking stream, and
   // streams that are away for what it put into the legacy stream. A stream that leaves home after
   // this found none away leaves its place behind the operation, by the driver's own order.
@@ -166,7 +172,8 @@ class Streams {
   // --- legacy.cc. REQUIRES: the caller is one of the stream's users ---
 
   // False: it is a query, and something that comes before the legacy stream's work has not ended.
-  bool order_with_legacy(Stream& stream, Use use);
+  // Sets `has_passed_capture` if it left out work before a capture that is not over.
+  bool order_with_legacy(Stream& stream, Use use, bool& has_passed_capture);
   // What is put in line at home later runs after its work. False: the driver has refused that.
   bool home_waits(Stream& stream);
   void waits_for_home(Stream& stream);  // and the other way round
@@ -178,6 +185,15 @@ class Streams {
   // the caller is not one of the stream's users; a per-thread stream is the caller's own.
   void before_capture(Stream& stream);
   void begin_capture(Stream& stream);
+  // `begin` is the driver's call, which begins it. Meanwhile no legacy work is put behind what the
+  // stream has: an event for that would be one of the capture already.
+  template <class Begin>
+  CUresult begin_capture(Stream& stream, const Begin& begin) {
+    const Locked locked(stream.device->gathering);
+    const CUresult result = begin();
+    if (result == CUDA_SUCCESS) begin_capture(stream);
+    return result;
+  }
   void end_capture(Stream& stream);
   // The same for a stream that the shim leaves alone: streams that it moves may join its capture.
   void begin_capture(CUstream unknown);
@@ -348,7 +364,7 @@ class Streams {
   static void note_dirty(Stream& stream);
   static Stream* take_off_dirty(Device& device, Stream& stream);
   static void leave_dirty_list(Stream& stream);
-  bool gather(Stream& legacy, Use use);
+  bool gather(Stream& legacy, Use use, bool& has_passed_capture);
   bool has_ended(Stream& stream);
   bool forget_unknown_capture(CUstream stream);
   void forget_unknown_captures();
@@ -402,10 +418,7 @@ class Streams {
   if (kind == Stream::Kind::kLegacy && device.away.load(std::memory_order_relaxed) != 0)
     return false;
   if (leaves_no_work(use)) return true;
-  if (kind == Stream::Kind::kBlocking &&
-      stream.legacy_operations.load(std::memory_order_relaxed) !=
-          device.legacy.legacy_operations.load(std::memory_order_acquire))
-    return false;
+  if (!has_waited(stream)) return false;
   return use != Use::kLaunch ||
          (stream.place.load(std::memory_order_relaxed) == target_of(device) &&
           device.concerns.load(std::memory_order_relaxed) == 0 && !is_wanted_new(device));

@@ -273,8 +273,10 @@ class StepsTest : public StreamsTest {
       streams().before_capture(known);
       const StreamUse use(stream, Flavor::kLegacy, Use::kOperation);
       if (tries < 1000 && !streams().is_at_captures(known)) continue;
-      the_gpu->begin_capture(use.physical());
-      streams().begin_capture(known);
+      streams().begin_capture(known, [&] {
+        the_gpu->begin_capture(use.physical());
+        return CUDA_SUCCESS;
+      });
       break;
     }
     {
