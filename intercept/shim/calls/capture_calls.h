@@ -52,7 +52,7 @@ struct CaptureBegun<index, CUresult(CUstream, Rest...)> {
     if (all != nullptr && use.stream() == nullptr && result == CUDA_SUCCESS)
       all->begin_capture(capturing_of(use));
     if (result == CUDA_SUCCESS)
-      if (Progress* all = Progress::get()) all->begin_capture();
+      if (Progress* progress = Progress::get()) progress->begin_capture();
     return result;
   }
 };
