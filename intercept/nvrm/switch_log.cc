@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <utility>
 
 namespace gpushare::nvrm {
@@ -11,6 +12,9 @@ namespace {
 constexpr size_t kHeaderBytes = 4096;
 constexpr size_t kRecordsBytes = SwitchLog::kCapacity * sizeof(gs_switch_record);
 constexpr uint32_t kKernelPid = 0xFFFFFFFF;
+constexpr uint64_t kSeqnos = 0x10000;
+
+uint16_t after(const gs_switch_record& record) { return static_cast<uint16_t>(record.seqno + 1); }
 
 }  // namespace
 
@@ -23,8 +27,7 @@ SwitchLog::SwitchLog(SwitchLog&& other) noexcept
       header_(std::exchange(other.header_, nullptr)),
       records_(std::exchange(other.records_, nullptr)),
       put_(other.put_),
-      next_seqno_(other.next_seqno_),
-      has_seqno_(other.has_seqno_),
+      last_(other.last_),
       clock_(other.clock_) {}
 
 SwitchLog::~SwitchLog() {
@@ -96,6 +99,29 @@ Result<SwitchLog> SwitchLog::open(RmClient& client, uint32_t gpu) {
   return log;
 }
 
+// Copies the `count` records before put_. The driver may write more meanwhile, and while this
+// thread stands still it may come round to what is copied here: what is not the same afterwards,
+// and the record behind it, which may be half written, is left out with all before it.
+std::vector<gs_switch_record> SwitchLog::copy(uint32_t count, uint64_t& lost) {
+  const auto place = [&](uint32_t i) { return (put_ + kCapacity - count + i) % kCapacity; };
+  std::vector<gs_switch_record> copied;
+  copied.reserve(count);
+  for (uint32_t i = 0; i < count; ++i) copied.push_back(records_[place(i)]);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  uint32_t begin = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (i > 0 && copied[i].seqno != after(copied[i - 1])) begin = std::max(begin, i);
+    const uint16_t seqno = __atomic_load_n(&records_[place(i)].seqno, __ATOMIC_RELAXED);
+    if (copied[i].seqno != seqno) begin = std::min(i + 2, count);
+  }
+  const uint16_t first = begin < count ? copied[begin].seqno : after(copied.back());
+  lost = last_ ? static_cast<uint16_t>(first - after(*last_)) : begin;
+  if (begin > 0 && lost == 0) lost = kSeqnos;
+  last_ = copied.back();
+  copied.erase(copied.begin(), copied.begin() + begin);
+  return copied;
+}
+
 Result<SwitchBatch> SwitchLog::read() {
   const Time asked = std::chrono::steady_clock::now();
   if (auto done = clock_.refresh(*client_, gpu_, asked); !done)
@@ -107,20 +133,16 @@ Result<SwitchBatch> SwitchLog::read() {
 
   SwitchBatch batch;
   batch.complete_until = asked;
-  // The driver writes a record and then `put`. It may write more during the copy, but it must fill
-  // the whole rest of the ring before it reaches what is read here.
+  // The driver writes a record and then `put`.
   const uint32_t put = __atomic_load_n(&header_->put, __ATOMIC_ACQUIRE) % kCapacity;
-  const uint32_t fresh = (put + kCapacity - put_) % kCapacity;
-  if (fresh > 0) {
-    const uint16_t first = records_[put_].seqno;
-    if (has_seqno_) batch.lost = static_cast<uint16_t>(first - next_seqno_);
-    next_seqno_ = static_cast<uint16_t>(records_[(put + kCapacity - 1) % kCapacity].seqno + 1);
-    has_seqno_ = true;
-  }
+  const bool is_lapped = last_ && std::memcmp(&records_[(put_ + kCapacity - 1) % kCapacity],
+                                              &*last_, sizeof(gs_switch_record)) != 0;
+  const uint32_t fresh = is_lapped ? kCapacity : (put + kCapacity - put_) % kCapacity;
   put_ = put;
-  batch.records.reserve(fresh);
-  for (uint32_t i = fresh; i > 0; --i) {
-    const gs_switch_record record = records_[(put + kCapacity - i) % kCapacity];
+  if (fresh == 0) return batch;
+  const std::vector<gs_switch_record> copied = copy(fresh, batch.lost);
+  batch.records.reserve(copied.size());
+  for (const gs_switch_record& record : copied) {
     if (record.tag != GS_SWITCH_START && record.tag != GS_SWITCH_END) continue;
     batch.records.push_back({
         .time = clock_.to_monotonic(record.timestamp),

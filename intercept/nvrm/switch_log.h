@@ -5,8 +5,13 @@
 //
 // The ring keeps the newest records. Every record has a 16-bit number that counts those that the
 // hardware dropped, too, so the records that were overwritten before they were read are known
-// exactly, up to 65,535 between two reads.
+// exactly, up to 65,535 between two reads; of more, the remainder. Where the last record that was
+// read is not in its place any more, all that the ring holds is new. After a gap within what is
+// read only what follows it is given.
 #pragma once
+
+#include <optional>
+#include <vector>
 
 #include "intercept/gpu.h"
 #include "intercept/nvrm/client.h"
@@ -33,6 +38,7 @@ class SwitchLog {
  private:
   SwitchLog(RmClient& client, uint32_t gpu) : client_(&client), gpu_(gpu) {}
   const RmGpuDevice& own() const { return client_->gpus()[gpu_]; }
+  std::vector<gs_switch_record> copy(uint32_t count, uint64_t& lost);
   Result<const void*> make_mapped(uint32_t& handle, size_t bytes, Fd& map_fd);
 
   RmClient* client_;
@@ -41,10 +47,8 @@ class SwitchLog {
   Fd header_fd_, records_fd_;  // each mapping needs a descriptor of its own
   const gs_event_buffer_header* header_ = nullptr;
   const gs_switch_record* records_ = nullptr;
-  uint32_t put_ = 0;  // index of the next record to read
-  // The number that the next record has unless some were lost.
-  uint16_t next_seqno_ = 0;
-  bool has_seqno_ = false;
+  uint32_t put_ = 0;                      // index of the next record to read
+  std::optional<gs_switch_record> last_;  // that was read
   GpuClock clock_;
 };
 

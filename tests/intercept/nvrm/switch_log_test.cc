@@ -214,6 +214,36 @@ TEST_F(SwitchLogTest, CountsWhatTheHardwareDropped) {
   EXPECT_EQ(read().lost, 0u);
 }
 
+// The numbers have 16 bits: four rings later they are the same ones again, and so is the place.
+TEST_F(SwitchLogTest, FourRingsUnreadAreALoss) {
+  for (const uint32_t written :
+       {4 * SwitchLog::kCapacity, 4 * SwitchLog::kCapacity + 100, 5 * SwitchLog::kCapacity - 1}) {
+    write(7);
+    read();
+    write(written, 1000);
+    const SwitchBatch batch = read();
+    EXPECT_GT(batch.lost, 0u) << written;
+    EXPECT_EQ(batch.records.size() + batch.lost, written);
+    ASSERT_FALSE(batch.records.empty());
+    EXPECT_EQ(batch.records.back().context, 1000 + written - 1) << "the newest are kept";
+    EXPECT_EQ(read().lost, 0u);
+  }
+}
+
+// What came before the gap is not given: time is nobody's before the first record after a loss.
+TEST_F(SwitchLogTest, WhatTheHardwareDropsWithinARead) {
+  write(3);
+  read();
+  write(3, 10);
+  rm_.drop_switches(0, 12);
+  write(2, 20);
+  const SwitchBatch batch = read();
+  EXPECT_THAT(contexts(batch), testing::ElementsAre(20u, 21u));
+  EXPECT_EQ(batch.lost, 3u + 12u);
+  write(2, 30);
+  EXPECT_EQ(read().lost, 0u);
+}
+
 TEST_F(SwitchLogTest, NumbersMayWrapWithoutALoss) {
   rm_.drop_switches(0, 65'530);
   for (int i = 0; i < 10; ++i) {
