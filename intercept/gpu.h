@@ -63,6 +63,7 @@ struct SwitchBatch {
   std::vector<SwitchRecord> records;  // oldest first
   uint64_t lost = 0;                  // records overwritten before they were read
   Time complete_until{};  // every switch before this instant is in this or an earlier batch
+  Time read_at{};         // no switch was later; zero: not known
 };
 
 // What the driver's own counters say of one process.

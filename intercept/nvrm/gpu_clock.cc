@@ -8,7 +8,11 @@ constexpr Nanos kValidFor = 1s;
 constexpr Nanos kLongestRefresh = 5ms;
 // By how much of the time the two clocks may part: more than time is ever slewed by.
 constexpr int64_t kDriftPpm = 500;
+
+Nanos drift(Nanos passed) { return passed * kDriftPpm / 1'000'000; }
 }  // namespace
+
+Time GpuClock::latest(Time now) const { return now + error_ + drift(now - compared_); }
 
 Result<> GpuClock::refresh(const RmClient& client, uint32_t gpu, Time now) {
   if (is_set_ && now - asked_ < kValidFor) return {};
@@ -31,7 +35,7 @@ Result<> GpuClock::refresh(const RmClient& client, uint32_t gpu, Time now) {
     if (is_set_ && spent >= kLongestRefresh) break;
   }
   asked_ = now;
-  if (is_set_ && best / 2 > error_ + (now - compared_) * kDriftPpm / 1'000'000) return {};
+  if (is_set_ && best / 2 > error_ + drift(now - compared_)) return {};
   offset_ns_ = offset;
   error_ = best / 2;
   compared_ = now;

@@ -20,6 +20,11 @@ class GpuClock {
   Time to_monotonic(uint64_t gpu_ns) const {
     return Time(Nanos(static_cast<int64_t>(gpu_ns) + offset_ns_));
   }
+  // The latest that to_monotonic() returns of what has happened by `now`, unless one of the clocks
+  // has jumped, as they do where the machine was paused and the GPU was not. Then forget().
+  Time latest(Time now) const;
+  // The comparison in use is wrong: the next refresh() makes one whatever its error.
+  void forget() { is_set_ = false; }
   // The largest error of to_monotonic() at the comparison in use: half its window. The clocks drift
   // apart from then on.
   Nanos error() const { return error_; }

@@ -141,16 +141,25 @@ Result<SwitchBatch> SwitchLog::read() {
   put_ = put;
   if (fresh == 0) return batch;
   const std::vector<gs_switch_record> copied = copy(fresh, batch.lost);
+  batch.read_at = std::chrono::steady_clock::now();
   batch.records.reserve(copied.size());
+  bool is_ahead = false;
   for (const gs_switch_record& record : copied) {
     if (record.tag != GS_SWITCH_START && record.tag != GS_SWITCH_END) continue;
+    const Time time = clock_.to_monotonic(record.timestamp);
+    is_ahead = is_ahead || time > clock_.latest(batch.read_at);
     batch.records.push_back({
-        .time = clock_.to_monotonic(record.timestamp),
+        .time = time,
         .gpu = gpu_,
         .pid = record.pid == kKernelPid ? 0 : static_cast<pid_t>(record.pid),
         .context = record.context_id,
         .is_start = record.tag == GS_SWITCH_START,
     });
+  }
+  if (is_ahead) {
+    clock_.forget();
+    batch.lost += batch.records.size();
+    batch.records.clear();
   }
   return batch;
 }

@@ -32,7 +32,9 @@ class SwitchLog {
   SwitchLog& operator=(SwitchLog&&) = delete;
   ~SwitchLog();
 
-  // Returns all records since the last read, the oldest first. Errors: those of rm_error().
+  // Returns all records since the last read, the oldest first. Where the two clocks have parted
+  // since they were compared, so that a record would lie in the future, all count as lost. Errors:
+  // those of rm_error().
   Result<SwitchBatch> read();
 
  private:

@@ -171,7 +171,11 @@ void Accounting::consume(const SwitchBatch& batch) {
     is_turn_whole_ = false;
     vacant_since_ = Time::min();
   }
-  for (const SwitchRecord& record : batch.records) {
+  // What would lie in the future would charge the resident one for time that has not been, and keep
+  // all records until then from charging anybody.
+  const Time latest = batch.read_at == Time{} ? Time::max() : batch.read_at;
+  for (SwitchRecord record : batch.records) {
+    record.time = std::min(record.time, latest);
     advance(record.time);
     apply(record);
   }

@@ -244,6 +244,24 @@ TEST_F(SwitchLogTest, WhatTheHardwareDropsWithinARead) {
   EXPECT_EQ(read().lost, 0u);
 }
 
+// The machine was paused, and the GPU was not.
+TEST_F(SwitchLogTest, NoRecordIsInTheFutureAfterAJumpOfTheGpusClock) {
+  write(2);
+  EXPECT_EQ(read().records.size(), 2u);
+  rm_.gpu_clock_ahead_ns += 10'000'000'000;
+  write(1);
+  SwitchBatch batch = read();
+  const Time latest = std::chrono::steady_clock::now() + 1s;
+  for (const SwitchRecord& record : batch.records) EXPECT_LT(record.time, latest);
+  EXPECT_EQ(batch.records.size() + batch.lost, 1u);
+  EXPECT_LT(batch.read_at, latest);
+  write(1);
+  batch = read();
+  ASSERT_EQ(batch.records.size(), 1u) << "the clocks were compared anew";
+  EXPECT_LT(batch.records[0].time, latest);
+  EXPECT_EQ(batch.lost, 0u);
+}
+
 TEST_F(SwitchLogTest, NumbersMayWrapWithoutALoss) {
   rm_.drop_switches(0, 65'530);
   for (int i = 0; i < 10; ++i) {

@@ -82,6 +82,20 @@ TEST_F(AccountingTest, ChargesWhoIsStillOnUpToTheLogsEnd) {
   EXPECT_EQ(accounting_.take_charge(kA).gross(), milliseconds(3));
 }
 
+TEST_F(AccountingTest, NothingIsChargedForTimeThatHasNotBeen) {
+  start(milliseconds(2), kA);
+  consume(milliseconds(10));
+  accounting_.take_charge(kA);
+  start(seconds(10), kB);  // by a clock that has jumped
+  batch_.read_at = at(milliseconds(21));
+  consume(milliseconds(20));
+  EXPECT_EQ(accounting_.take_charge(kA).gross(), milliseconds(11));
+  start(milliseconds(30), kA);
+  consume(milliseconds(40));
+  EXPECT_EQ(accounting_.take_charge(kB).gross(), milliseconds(9));
+  EXPECT_EQ(accounting_.take_charge(kA).gross(), milliseconds(10));
+}
+
 TEST_F(AccountingTest, AStartEndsWhoeverWasOn) {
   start(milliseconds(2), kA);
   start(milliseconds(5), kB);
