@@ -281,9 +281,12 @@ Result<> KernelTenants::set(std::string_view tenant, std::span<const Setting> se
                             bool create) {
   TenantSettings scratch;
   if (auto valid = apply_settings(scratch, settings); !valid) return valid;
-  const bool is_new = create && !tree_.has(tenant);
-  if (is_new)
-    if (auto made = tree_.create(tenant); !made) return made;
+  bool is_new = false;  // not if somebody else has made it meanwhile
+  if (create && !tree_.has(tenant)) {
+    const auto made = tree_.create(tenant);
+    if (!made) return std::unexpected(made.error());
+    is_new = *made;
+  }
   if (auto written = tree_.write(tenant, settings); !written) {
     if (is_new) log_failure(tree_.remove(tenant), tenant);
     return written;

@@ -31,7 +31,8 @@ std::set<std::string> make_missing(SysfsTree& tree, const TenantsConfig& config)
 Result<> make_with_above(SysfsTree& tree, std::string_view tenant) {
   if (tenant.empty() || tree.has(tenant)) return {};
   if (auto made = make_with_above(tree, name_above(tenant)); !made) return made;
-  return tree.create(tenant);
+  if (const auto made = tree.create(tenant); !made) return std::unexpected(made.error());
+  return {};
 }
 
 Seeded seed_sysfs(SysfsTree& tree, const TenantsConfig& config, Seed what,

@@ -262,14 +262,15 @@ Result<> SysfsTree::attach(pid_t pid, std::string_view tenant) {
   return done;
 }
 
-Result<> SysfsTree::create(std::string_view tenant) {
-  if (auto valid = check_tenant_name(tenant); !valid) return valid;
+Result<bool> SysfsTree::create(std::string_view tenant) {
+  if (auto valid = check_tenant_name(tenant); !valid) return std::unexpected(valid.error());
   auto done = write_file("", "create", tenant);
-  if (done || done.error().code == std::errc::file_exists) return {};
+  if (done) return true;
+  if (done.error().code == std::errc::file_exists) return false;
   if (done.error().code == std::errc::no_space_on_device)
     return make_error(std::errc::no_space_on_device, "create tenant",
                       "the kernel module has no room for another tenant");
-  return done;
+  return std::unexpected(done.error());
 }
 
 Result<> SysfsTree::remove(std::string_view tenant) {

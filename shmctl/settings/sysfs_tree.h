@@ -83,8 +83,8 @@ class SysfsTree {
   Result<> write_freeze(std::string_view tenant, bool is_frozen);
   // Error no_such_process when there is no such process.
   virtual Result<> attach(pid_t pid, std::string_view tenant);
-  // A tenant that exists already is no error.
-  virtual Result<> create(std::string_view tenant);
+  // Returns whether it was made by this call: a tenant that exists already is no error.
+  virtual Result<bool> create(std::string_view tenant);
   virtual Result<> remove(std::string_view tenant);
 
  protected:

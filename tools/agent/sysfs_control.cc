@@ -26,9 +26,10 @@ std::optional<Result<>> set(SysfsTree& tree, const Request& request) {
   const bool is_new = !tree.has(request.tenant);
   if (is_new && request.create.value_or(false)) {
     if (!tree.may_create()) return std::nullopt;
-    if (auto made = tree.create(request.tenant); !made) return made;
+    const auto made = tree.create(request.tenant);
+    if (!made) return std::unexpected(made.error());
     auto written = tree.write(request.tenant, settings);
-    if (written) return written;
+    if (written || !*made) return written;             // somebody else may have made it meanwhile
     const auto removed = tree.remove(request.tenant);  // nothing half done
     return removed ? written : removed;
   }

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -15,7 +16,7 @@
 
 namespace gpushare::test {
 
-class PlainSysfs final : public SysfsTree {
+class PlainSysfs : public SysfsTree {
  public:
   PlainSysfs() : SysfsTree(new_directory()) {
     std::filesystem::create_directory(root() + "/tenants");
@@ -26,19 +27,19 @@ class PlainSysfs final : public SysfsTree {
   }
   ~PlainSysfs() override { std::filesystem::remove_all(root()); }
 
-  Result<> create(std::string_view tenant) override {
+  Result<bool> create(std::string_view tenant) override {
     if (auto checked = SysfsTree::create(tenant); !checked) return checked;
     const std::string folder = "tenants/" + std::string(tenant);
     if (const std::string_view above = name_above(tenant); !above.empty() && !has(above))
       return make_error(std::errc::no_such_file_or_directory, "create tenant",
                         "there is no tenant above it");
-    if (!std::filesystem::create_directory(root() + "/" + folder)) return {};
+    if (!std::filesystem::create_directory(root() + "/" + folder)) return false;
     for (const Setting& setting : format_settings({}))
       put(folder + "/" + setting.key, setting.value + (setting.key == "max" ? " 100000\n" : "\n"));
     for (const char* name : {"procs", "match_cgroup", "match_uid"}) put(folder + "/" + name, "\n");
     put(folder + "/freeze", "0\n");
     bump();
-    return {};
+    return true;
   }
   Result<> remove(std::string_view tenant) override {
     if (tenant == "default")

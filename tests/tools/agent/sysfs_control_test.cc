@@ -56,6 +56,27 @@ TEST(SysfsControl, WrongRequestsAreAnsweredInTheAgentsWords) {
   EXPECT_EQ(tree.tenants().value(), std::vector<std::string>{"default"});
 }
 
+// Another command makes the tenant between our look and our `create`, and its weight cannot be
+// written.
+class MadeMeanwhile final : public PlainSysfs {
+ public:
+  Result<bool> create(std::string_view tenant) override {
+    if (auto others = PlainSysfs::create(tenant); !others) return others;
+    const std::string weight = root() + "/tenants/" + std::string(tenant) + "/weight";
+    std::filesystem::remove(weight);
+    std::filesystem::create_symlink("/dev/full", weight);
+    return PlainSysfs::create(tenant);
+  }
+};
+
+TEST(SysfsControl, ATenantThatAnotherHasMadeMeanwhileStays) {
+  MadeMeanwhile tree;
+  const auto done = change_in_sysfs(tree, set_of("a", "weight", "5", true));
+  ASSERT_TRUE(done);
+  EXPECT_FALSE(*done);
+  EXPECT_TRUE(tree.has("a"));
+}
+
 TEST(SysfsControl, WithoutTheModuleTheAgentIsAsked) {
   SysfsTree none("/nonexistent");
   EXPECT_FALSE(change_in_sysfs(none, set_of("a", "weight", "5")));
