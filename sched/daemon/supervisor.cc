@@ -186,9 +186,10 @@ void Supervisor::end_stalled_agent() {
 // what hangs is waited for, for as long as no agent runs: if none can be started, nobody else does
 // it.
 void Supervisor::undo(Undoing::Writer writer) {
-  agent_.free_slots();
   take_the_module();
   undoing_.begin(writer);
+  // It may wait for the thread that looks after the slots; what is frozen does not wait with it.
+  agent_.free_slots();
   undoing_.wait();
   log_undone();
 }
