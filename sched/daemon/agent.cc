@@ -219,7 +219,8 @@ void Agent::follow_forks() {
 }
 
 void Agent::listen_for_shims() {
-  auto shims = ShimLink::listen(options_.shim_socket, tenants_, processes_, plane_.region());
+  auto shims =
+      ShimLink::listen(options_.shim_socket, tenants_, processes_, plane_.region(), clock_);
   if (!shims) return log_warning("no SM partitions: {}", shims.error().message());
   shims_ = std::move(*shims);
   if (const auto shared = share_with_containers(options_.shim_socket); !shared)

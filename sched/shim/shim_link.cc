@@ -54,8 +54,9 @@ std::string_view why_not_on_gpu(const ShimSlot& slot) {
 }  // namespace
 
 Result<std::unique_ptr<ShimLink>> ShimLink::listen(const std::string& path, const Tenants& tenants,
-                                                   const ProcReader& processes, Region& region) {
-  std::unique_ptr<ShimLink> link(new ShimLink(tenants, processes, region));
+                                                   const ProcReader& processes, Region& region,
+                                                   const Clock& clock) {
+  std::unique_ptr<ShimLink> link(new ShimLink(tenants, processes, region, clock));
   auto host = ShimHost::listen(path, [link = link.get()](const ProcessId& process, uid_t uid) {
     return link->decide(process, uid);
   });
@@ -122,7 +123,7 @@ uint32_t ShimLink::tenant_of(const ProcessId& process) {
 }
 
 void ShimLink::read(Time now, const Registry& registry) {
-  host_->beat(now);
+  host_->beat(std::max(now, clock_.now()));
   frozen_.clear();
   std::vector<ShimClient> clients;
   for (const ProcessId& process : host_->processes()) {
@@ -193,7 +194,10 @@ LeastPartition ShimLink::least_of(const ProcessId& process, uint32_t tenant) con
 SlotReading ShimLink::read_slot_of(const ProcessId& process, const ShimSlot& slot, Time now) {
   SlotBounds& bounds = bounds_[process];
   const bool was_believed = bounds.reason().empty();
-  SlotReading reading = bounds.check(now, read_slot(slot));
+  const Time from = std::max(now, clock_.now());
+  const SlotReading said = read_slot(slot);
+  const Time until = std::max(from, clock_.now());
+  SlotReading reading = bounds.check(until, said, until - from);
   if (was_believed && !bounds.reason().empty())
     log_about(process.pid, LogLevel::kWarning, "process {} is not believed for {} s: {}",
               process.pid,

@@ -30,10 +30,12 @@ namespace gpushare {
 
 class ShimLink final : public ShimProcesses {
  public:
-  // All of them outlive it. `region`: where the tokens of tenants with a cap are. Errors of
+  // All of them outlive it. `region`: where the tokens of tenants with a cap are. `clock`: when a
+  // slot is really read, which may be long after the `now` of its step. Errors of
   // ShimHost::listen().
   static Result<std::unique_ptr<ShimLink>> listen(const std::string& path, const Tenants& tenants,
-                                                  const ProcReader& processes, Region& region);
+                                                  const ProcReader& processes, Region& region,
+                                                  const Clock& clock);
 
   // Readable when a process asks for its slot: serve() is due, which returns how many got one.
   int fd() const { return host_->fd(); }
@@ -87,8 +89,8 @@ class ShimLink final : public ShimProcesses {
   // run may go unsaid.
   static constexpr Nanos kUnsaid = std::chrono::milliseconds(20);
 
-  ShimLink(const Tenants& tenants, const ProcReader& processes, Region& region)
-      : tenants_(tenants), processes_(processes), region_(region) {}
+  ShimLink(const Tenants& tenants, const ProcReader& processes, Region& region, const Clock& clock)
+      : tenants_(tenants), processes_(processes), region_(region), clock_(clock) {}
   ShimRequest decide(const ProcessId& process, uid_t uid);
   uint32_t tenant_of(const ProcessId& process);
   LeastPartition least_of(const ProcessId& process, uint32_t tenant) const;
@@ -108,6 +110,7 @@ class ShimLink final : public ShimProcesses {
   const Tenants& tenants_;
   const ProcReader& processes_;
   Region& region_;
+  const Clock& clock_;
   MpsLink* mps_ = nullptr;
   ShimCaps caps_;
   ShimTurns turns_;

@@ -31,24 +31,26 @@ int64_t open(const IterationsView& said) {
 
 }  // namespace
 
-SlotReading SlotBounds::check(Time now, SlotReading said) {
+// Of a reading that took long the thread stood still: what it says may be of any instant meanwhile,
+// so that it is held against the last one, and what comes against the first one.
+SlotReading SlotBounds::check(Time now, SlotReading said, Nanos took) {
   if (said.iterations) {
     const IterationsView& now_said = *said.iterations;
     const bool is_same_count =
         last_ && last_->source == now_said.source && now_said.ended >= last_->ended;
     if (!is_same_count) {
-      begin(now, said);
+      begin(now - took, said);
     } else if (const auto lie = contradiction(now, now_said); !lie.empty()) {
       reason_ = lie;
       trusted_from_ = now + kDistrust;
-      begin(now, said);
+      begin(now - took, said);
     } else if (now_said.source == ShimSource::kRecognised &&
                now_said.ended - first_->ended > said.launches - launches_ + kLaunchSlack) {
       reason_ = "it says that it iterates and launches nothing";
       trusted_from_ = now + kDistrust;
-      begin(now, said);
+      begin(now - took, said);
     }
-    note(now, now_said);
+    note(now - took, now_said);
   }
   if (now < trusted_from_)
     said.iterations.reset();

@@ -23,8 +23,9 @@ class SlotBounds {
  public:
   static constexpr Nanos kDistrust = std::chrono::seconds(30);
 
-  // `said` was read at `now`, which never falls. Without `iterations` where they are not believed.
-  SlotReading check(Time now, SlotReading said);
+  // `said` was read by `now`, at most `took` before, and neither instant ever falls. Without
+  // `iterations` where they are not believed.
+  SlotReading check(Time now, SlotReading said, Nanos took = {});
   // Why the iterations are not believed now; empty: they are.
   std::string_view reason() const { return reason_; }
 

@@ -138,7 +138,9 @@ class ShimLinkTest : public ::testing::Test {
   const SystemProcReader processes_;
   Tenants tenants_;
   const std::unique_ptr<Region> region_ = std::make_unique<Region>();
-  std::unique_ptr<ShimLink> link_ = ShimLink::listen(path_, tenants_, processes_, *region_).value();
+  ManualClock clock_;  // behind the time of a step, unless a test says otherwise
+  std::unique_ptr<ShimLink> link_ =
+      ShimLink::listen(path_, tenants_, processes_, *region_, clock_).value();
   GpuView gpu_{};
   std::unique_ptr<Policy> policy_;
   Plan plan_;

@@ -66,7 +66,7 @@ TEST_F(ShimLinkTest, WhoseProcessItIsTheKernelSays) {
   const ProcessId own{::getpid(), start_ticks_of(::getpid())};
   processes.add(own, "program", ::geteuid() + 1);
   link_.reset();
-  link_ = ShimLink::listen(path_, tenants_, processes, *region_).value();
+  link_ = ShimLink::listen(path_, tenants_, processes, *region_, clock_).value();
   const std::string user = std::to_string(::geteuid());
   const std::vector<Setting> half{{"sm_percent", "50"}};
   ASSERT_TRUE(tenants_.reload({.tenants = {{"user", half}}, .rules = {{"user", {}, user, {}}}}));
@@ -107,6 +107,24 @@ TEST_F(ShimLinkTest, IterationsThatCannotBeAreNotBelievedAndThatIsSaid) {
   ASSERT_EQ(link_->views(0).size(), 1u);
   EXPECT_FALSE(link_->views(0)[0].iterations);
   EXPECT_NE(link_->note(link_->views(0)[0].process).find("not believed"), std::string::npos);
+}
+
+// The loop stood still for 5 s between the begin of a step and its look at the slots.
+TEST_F(ShimLinkTest, WhoIteratesWhileAStepStandsStillIsBelieved) {
+  share(kByTarget);
+  ASSERT_NE(connect(), nullptr);
+  PublishedIterations said{.source = ShimSource::kAnnounced, .confidence = 1000};
+  publish(slot_->iterations, said);
+  const Time begin = MonotonicClock().now();
+  link_->read(begin, Registry(gpus_));
+  said.ended = ++said.begun;
+  said.busy_ns = said.latency_ns = 5'000'000'000;
+  publish(slot_->iterations, said);
+  clock_.set(begin + 5s);
+  link_->read(begin + 10ms, Registry(gpus_));
+  ASSERT_EQ(link_->views(0).size(), 1u);
+  EXPECT_TRUE(link_->views(0)[0].iterations) << link_->note(link_->views(0)[0].process);
+  EXPECT_EQ(link_->note(link_->views(0)[0].process), "");
 }
 
 }  // namespace

@@ -53,6 +53,29 @@ TEST_F(SlotBoundsTest, TheTruthIsBelieved) {
   }
 }
 
+// The thread that reads stood still for 5 s, either before it has read or after.
+TEST_F(SlotBoundsTest, TheTruthIsBelievedHoweverLongReadingTook) {
+  const auto says_slowly = [&] {
+    now_ += 5s;
+    return bounds_.check(now_, {.launches = launches_, .iterations = said_}, 5s)
+        .iterations.has_value();
+  };
+  iterate(20ms, 20ms);
+  ASSERT_TRUE(says_slowly());
+  iterate(20ms, 5s);  // it began when the slot had been read
+  EXPECT_TRUE(says()) << bounds_.reason();
+  now_ += 10ms;
+  ++said_.begun;
+  ++said_.ended;
+  said_.busy_ns += 5'000'000'000;
+  said_.latency_ns += 5'000'000'000;
+  EXPECT_TRUE(says_slowly()) << bounds_.reason();
+  ++said_.begun;
+  ++said_.ended;
+  said_.busy_ns += 60'000'000'000;
+  EXPECT_FALSE(says_slowly()) << "a lie is one";
+}
+
 TEST_F(SlotBoundsTest, IterationsLongerThanTheTimeThatPassedAreNot) {
   iterate(20ms, 20ms);
   says();
