@@ -73,18 +73,18 @@ Ended run(const char* script, unsigned limit_s, int wait_ms) {
   return {result, why};
 }
 
-constexpr int kNeverMs = 60'000;
+constexpr int kPatienceMs = 60'000;
 
 TEST(SlurmChild, SaysHowItEnded) {
-  EXPECT_EQ(run("echo what nobody reads", 60, kNeverMs).result, 0);
-  const Ended refused = run("echo 'not allowed' >&2; echo more >&2; exit 1", 60, kNeverMs);
+  EXPECT_EQ(run("echo what nobody reads", 60, kPatienceMs).result, 0);
+  const Ended refused = run("echo 'not allowed' >&2; echo more >&2; exit 1", 60, kPatienceMs);
   EXPECT_EQ(refused.result, -1);
   EXPECT_EQ(refused.why, "not allowed");
-  const Ended long_one = run("head -c 5000 /dev/zero | tr '\\0' x >&2", 60, kNeverMs);
+  const Ended long_one = run("head -c 5000 /dev/zero | tr '\\0' x >&2", 60, kPatienceMs);
   EXPECT_EQ(long_one.why, std::string(63, 'x'));
   const char* const missing[] = {"/nowhere/scontrol", nullptr};
   char why[64];
-  EXPECT_EQ(gs_await_end(gs_start(missing, 60), kNeverMs, why, sizeof why), -1);
+  EXPECT_EQ(gs_await_end(gs_start(missing, 60), kPatienceMs, why, sizeof why), -1);
   EXPECT_STREQ(why, "/nowhere/scontrol cannot be run");
 }
 
@@ -106,11 +106,11 @@ TEST(SlurmChild, HasNothingOfItsParents) {
   sigaddset(&blocked, SIGALRM);
   ::sigprocmask(SIG_BLOCK, &blocked, &before);
   const auto handler = std::signal(SIGTERM, SIG_IGN);
-  const Ended ended = run("env | grep -c -e GPUSHARE -e LD_ >&2", 60, kNeverMs);
-  const Ended where = run("echo $SLURM_CONF >&2", 60, kNeverMs);
-  const Ended open = run("ls /proc/self/fd | grep -v -x -e 0 -e 1 -e 2 -e 3 >&2", 60, kNeverMs);
-  const Ended signals = run("kill -TERM $$; echo it lives >&2", 60, kNeverMs);
-  const Ended alarm = run("exec sleep 1000", 1, kNeverMs);
+  const Ended ended = run("env | grep -c -e GPUSHARE -e LD_ >&2", 60, kPatienceMs);
+  const Ended where = run("echo $SLURM_CONF >&2", 60, kPatienceMs);
+  const Ended open = run("ls /proc/self/fd | grep -v -x -e 0 -e 1 -e 2 -e 3 >&2", 60, kPatienceMs);
+  const Ended signals = run("kill -TERM $$; echo it lives >&2", 60, kPatienceMs);
+  const Ended alarm = run("exec sleep 1000", 1, kPatienceMs);
   (void)std::signal(SIGTERM, handler);
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
   ::unsetenv("SLURM_CONF");

@@ -15,7 +15,7 @@
 #include <set>
 
 #include "intercept/shim/driver/driver.h"
-#include "tests/intercept/shim/streams/stepped.h"
+#include "tests/support/stepped.h"
 
 namespace gpushare::shim {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/intercept/shim/streams/stepped.h"
+#include "tests/support/stepped.h"
 
 #include <elf.h>
 #include <signal.h>
