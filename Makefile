@@ -368,11 +368,13 @@ REAL_KILLS ?= $(KILLS)
 AT_ONCE ?=
 SOAK_MINUTES ?= 480
 # Random events for each policy that orders jobs; a million take a minute in virtual time.
-STEPS ?= 23
 ORDER_EVENTS ?= 1000000
+# Of two calls of streams one stands still before each STEPS-th of its instructions.
+STEPS ?= 23
 test-long: all $(addprefix $(O)/bin/tests/,kill_storm_test orders_test tpot_test streams_test)  ## agents and supervisors killed KILLS=10000 times; all tools at random for SOAK_MINUTES=480
 	GPUSHARE_TEST_ORDER_EVENTS=$(ORDER_EVENTS) $(O)/bin/tests/orders_test --gtest_filter='*OrderStorm.OneRuns*'
 	GPUSHARE_TEST_ORDER_EVENTS=$(ORDER_EVENTS) $(O)/bin/tests/tpot_test --gtest_filter='TpotStorm*'
+	GPUSHARE_TEST_SEEDS=600 $(O)/bin/tests/streams_test --gtest_filter='InterleavedTest.*'
 	GPUSHARE_TEST_STEPS=$(STEPS) $(O)/bin/tests/streams_test --gtest_filter='StepsTest.AllPairs'
 	GPUSHARE_TEST_VIRTUAL_KILLS=$(KILLS) $(O)/bin/tests/kill_storm_test --gtest_filter='VirtualStorm.*'
 	tests/sched/kills/storm.sh $(O) --kills $(REAL_KILLS) $(if $(AT_ONCE),--at-once $(AT_ONCE))

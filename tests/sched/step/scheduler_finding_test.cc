@@ -5,6 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <memory>
+
 #include "tests/sched/enforce/late_line.h"
 #include "tests/sched/support/scheduler_rig.h"
 
@@ -89,6 +92,25 @@ TEST(SchedulerFinding, LooksAtWhoUsesTheDriverAndWasNotSeenToMakeAGroup) {
   EXPECT_EQ(rig.records(), 1u);
 }
 
+// What the rule asks of the process, which `add` describes, is known only when nothing is late.
+void expect_found_later(SchedulerRig& rig, const Rule& rule, bool& is_late,
+                        const std::function<void(const ProcessId&)>& add) {
+  TenantsConfig config;
+  config.tenants.push_back({.name = rule.tenant, .settings = {}});
+  config.rules.push_back(rule);
+  ASSERT_TRUE(rig.tenants.reload(config));
+  is_late = true;
+  rig.start();
+  sim::Program program(rig.machine, 500, 0);
+  add(program.process);
+  rig.run_for(2s);
+  const auto tenant = [&] { return rig.tenants.at(rig.tenants.tenant_of(program.process))->name; };
+  EXPECT_EQ(tenant(), "default");
+  is_late = false;
+  rig.run_for(2s);
+  EXPECT_EQ(tenant(), rule.tenant);
+}
+
 // Whether it is the user's process, or stands in a user namespace of the user's.
 struct UserRow {
   const char* description;
@@ -103,45 +125,23 @@ INSTANTIATE_TEST_SUITE_P(All, LateName,
 
 TEST_P(LateName, ARuleByUserHoldsAlsoWhenTheNameServiceIsLate) {
   SchedulerRig rig;
-  TenantsConfig config;
-  config.tenants.push_back({.name = "theirs", .settings = {}});
-  config.rules.push_back({.tenant = "theirs", .cgroup = {}, .user = "alice", .command = {}});
-  ASSERT_TRUE(rig.tenants.reload(config));
-  rig.processes.is_name_service_late = true;
-  rig.start();
-  sim::Program program(rig.machine, 500, 0);
-  rig.processes.add(program.process, "serve", GetParam().uid).owners = GetParam().owners;
-  rig.run_for(2s);
-  const auto tenant = [&] { return rig.tenants.at(rig.tenants.tenant_of(program.process))->name; };
-  EXPECT_EQ(tenant(), "default");
-  rig.processes.is_name_service_late = false;
-  rig.run_for(2s);
-  EXPECT_EQ(tenant(), "theirs");
+  expect_found_later(rig, {.tenant = "theirs", .cgroup = {}, .user = "alice", .command = {}},
+                     rig.processes.is_name_service_late, [&](const ProcessId& process) {
+                       rig.processes.add(process, "serve", GetParam().uid).owners =
+                           GetParam().owners;
+                     });
 }
 
 TEST(SchedulerFinding, ARuleByContainerHoldsAlsoWhenTheDiskIsLate) {
   SchedulerRig rig;
-  TenantsConfig config;
-  config.tenants.push_back({.name = "theirs", .settings = {}});
-  config.rules.push_back({.tenant = "theirs",
-                          .cgroup = {},
-                          .user = {},
-                          .command = {},
-                          .container = "web",
-                          .label = "team=vision"});
-  ASSERT_TRUE(rig.tenants.reload(config));
-  rig.processes.is_disk_late = true;
-  rig.start();
-  sim::Program program(rig.machine, 500, 0);
-  rig.processes.add(program.process, "serve").cgroup = "/docker/1";
-  rig.processes.containers["/docker/1"] =
-      std::make_shared<Container>(Container{.names = {"web"}, .labels = {{"team", "vision"}}});
-  rig.run_for(2s);
-  const auto tenant = [&] { return rig.tenants.at(rig.tenants.tenant_of(program.process))->name; };
-  EXPECT_EQ(tenant(), "default");
-  rig.processes.is_disk_late = false;
-  rig.run_for(2s);
-  EXPECT_EQ(tenant(), "theirs");
+  Rule rule{.tenant = "theirs", .cgroup = {}, .user = {}, .command = {}};
+  rule.container = "web";
+  rule.label = "team=vision";
+  expect_found_later(rig, rule, rig.processes.is_disk_late, [&](const ProcessId& process) {
+    rig.processes.add(process, "serve").cgroup = "/docker/1";
+    rig.processes.containers["/docker/1"] =
+        std::make_shared<Container>(Container{.names = {"web"}, .labels = {{"team", "vision"}}});
+  });
 }
 
 // It is unknown where reading it takes too long, as on a machine that is busy (SystemProcReader).

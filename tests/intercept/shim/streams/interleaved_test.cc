@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tests/intercept/shim/streams/streams_rig.h"
+#include "tests/support/given.h"
 #include "tests/support/sanitized.h"
 
 namespace gpushare::shim {
@@ -144,21 +145,22 @@ class InterleavedTest : public StreamsTest {
 };
 
 TEST_F(InterleavedTest, OrderHolds) {
-  constexpr uint64_t kSeeds = GS_IS_SANITIZED ? 3 : 30, kSteps = 2000;
+  constexpr int kSteps = 2000;
+  const int seeds = test::number_given("GPUSHARE_TEST_SEEDS", GS_IS_SANITIZED ? 3 : 30);
   uint64_t moves = 0;
-  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (int seed = 1; seed <= seeds; ++seed) {
     SCOPED_TRACE(seed);
     begin(seed);
-    for (uint64_t i = 0; i < kSteps; ++i) step();
+    for (int i = 0; i < kSteps; ++i) step();
     end_all_calls();
     end_the_capture();
     moves += slot_->gpus[0].moves;
     const auto wrong = broken();
     ASSERT_TRUE(wrong.empty()) << wrong.size() << " pairs, first: " << wrong.front();
   }
-  EXPECT_GT(moves, kSeeds * kSteps / 20);
-  EXPECT_GT(steps_between(), kSeeds * kSteps / 20) << "while another one is in the shim";
-  EXPECT_GT(captures(), kSeeds * kSteps / 200);
+  EXPECT_GT(moves, uint64_t(seeds) * kSteps / 20);
+  EXPECT_GT(steps_between(), uint64_t(seeds) * kSteps / 20) << "while another one is in the shim";
+  EXPECT_GT(captures(), uint64_t(seeds) * kSteps / 200);
 }
 
 }  // namespace
