@@ -102,7 +102,7 @@ Result<SwitchLog> SwitchLog::open(RmClient& client, uint32_t gpu) {
 // Copies the `count` records before put_. The driver may write more meanwhile, and while this
 // thread stands still it may come round to what is copied here: what is not the same afterwards,
 // and the record behind it, which may be half written, is left out with all before it.
-std::vector<gs_switch_record> SwitchLog::copy(uint32_t count, uint64_t& lost) {
+std::vector<gs_switch_record> SwitchLog::copy(uint32_t count, bool is_lapped, uint64_t& lost) {
   const auto place = [&](uint32_t i) { return (put_ + kCapacity - count + i) % kCapacity; };
   std::vector<gs_switch_record> copied;
   copied.reserve(count);
@@ -116,7 +116,7 @@ std::vector<gs_switch_record> SwitchLog::copy(uint32_t count, uint64_t& lost) {
   }
   const uint16_t first = begin < count ? copied[begin].seqno : after(copied.back());
   lost = last_ ? static_cast<uint16_t>(first - after(*last_)) : begin;
-  if (begin > 0 && lost == 0) lost = kSeqnos;
+  if ((begin > 0 || is_lapped) && lost == 0) lost = kSeqnos;
   last_ = copied.back();
   copied.erase(copied.begin(), copied.begin() + begin);
   return copied;
@@ -137,10 +137,11 @@ Result<SwitchBatch> SwitchLog::read() {
   const uint32_t put = __atomic_load_n(&header_->put, __ATOMIC_ACQUIRE) % kCapacity;
   const bool is_lapped = last_ && std::memcmp(&records_[(put_ + kCapacity - 1) % kCapacity],
                                               &*last_, sizeof(gs_switch_record)) != 0;
-  const uint32_t fresh = is_lapped ? kCapacity : (put + kCapacity - put_) % kCapacity;
+  // All but the one that the driver writes next, which may be half written.
+  const uint32_t fresh = is_lapped ? kCapacity - 1 : (put + kCapacity - put_) % kCapacity;
   put_ = put;
   if (fresh == 0) return batch;
-  const std::vector<gs_switch_record> copied = copy(fresh, batch.lost);
+  const std::vector<gs_switch_record> copied = copy(fresh, is_lapped, batch.lost);
   batch.read_at = std::chrono::steady_clock::now();
   batch.records.reserve(copied.size());
   bool is_ahead = false;

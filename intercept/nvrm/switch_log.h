@@ -40,7 +40,7 @@ class SwitchLog {
  private:
   SwitchLog(RmClient& client, uint32_t gpu) : client_(&client), gpu_(gpu) {}
   const RmGpuDevice& own() const { return client_->gpus()[gpu_]; }
-  std::vector<gs_switch_record> copy(uint32_t count, uint64_t& lost);
+  std::vector<gs_switch_record> copy(uint32_t count, bool is_lapped, uint64_t& lost);
   Result<const void*> make_mapped(uint32_t& handle, size_t bytes, Fd& map_fd);
 
   RmClient* client_;

@@ -32,12 +32,7 @@
 
 #define GS_PIN_BITS 8
 #define GS_NO_COMMAND 0xFFFFFFFFu /* RM answers that it does not know it. */
-
-/*
- * For calls that were on their way into RM when the hook came, which may wait for a page of the
- * program that is on disk. What they may do meanwhile they could have done a moment before.
- */
-#define GS_GRACE (10 * HZ)
+#define GS_GRACE (HZ / 10)        /* for calls that were on their way into RM when the hook came */
 
 atomic_t gs_pins_with_params = ATOMIC_INIT(0);
 

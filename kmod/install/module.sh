@@ -9,6 +9,7 @@
 # hold when it is loaded is not counted.
 # The packages' scripts call it, and root by hand. Status: 0 done, 1 not done, and why is said, 2 wrong usage.
 set -u
+PATH=$PATH:/usr/sbin:/usr/bin:/sbin:/bin
 tree=/sys/kernel/gpushare
 unit=gpushared.service
 patience=${GPUSHARE_MODULE_PATIENCE:-20}
@@ -19,8 +20,8 @@ fail() {
   say "$*"
   exit 1
 }
-# Half a reload is worse than one that nobody waits for.
-trap '' HUP INT TERM
+# Half a reload is worse than one that nobody waits for, or whose lines nobody reads.
+trap '' HUP INT TERM PIPE
 trap end EXIT
 end() {
   [ -z "$kept" ] || rm -rf "$kept"
@@ -36,12 +37,20 @@ end() {
 is_installed() { [ -n "$(modinfo -n gpushare 2>/dev/null)" ]; }
 stop_agent() {
   registered=none
-  if [ -d /run/systemd/system ] && systemctl is-active --quiet $unit; then
-    has_stopped=1
-    systemctl stop $unit || fail "$unit does not stop"
+  if [ -d /run/systemd/system ]; then
+    case $(systemctl is-active $unit 2>/dev/null) in
+      inactive | failed | unknown | '') ;;
+      *) # also one that is about to start again
+        has_stopped=1
+        systemctl stop $unit || fail "$unit does not stop"
+        ;;
+    esac
   fi
   [ ! -e $tree/agent ] || registered=$(cat $tree/agent)
-  [ "$registered" = none ] || fail "process $registered is registered with the module, and no service: end it first"
+  [ "$registered" != none ] || return 0
+  # What holds on unseen after its packages are gone is worse than nothing.
+  [ "$what" != unload ] || echo 1 2>/dev/null >$tree/drain
+  fail "process $registered is registered with the module, and no service: end it first"
 }
 
 # A tenant's rules go before those of a newer one, and inode numbers rise.
@@ -86,7 +95,12 @@ restore_attribute() { # TENANT ATTRIBUTE FILE
     *)
       [ "$(cat "$tree/tenants/$1/$2" 2>/dev/null)" != "$(cat "$3")" ] || return 0
       case $2 in gpu_*) [ ! -e "$kept/gpus" ] || sed -i -f "$kept/gpus" "$3" ;; esac
-      while IFS= read -r line; do write "$1" "$2" "$line"; done <"$3"
+      while IFS= read -r line; do
+        case $2:$line in
+          gpu_*:GPU-*) printf '%s\n' "$line" >>"$kept/later.$2.$number" ;; # a GPU that is not known yet
+          *) write "$1" "$2" "$line" ;;
+        esac
+      done <"$3"
       ;;
   esac
 }
@@ -102,6 +116,26 @@ restore_settings() {
   owners >"$kept/fresh"
   grep -vxFf "$kept/fresh" "$kept/owners" | while read -r mode owner file; do
     [ ! -e "$file" ] || { chown "$owner" "$file" && chmod "$mode" "$file"; }
+  done
+}
+
+# What is set for a GPU that only the agent can tell from the others.
+restore_what_agent_tells() {
+  set -- "$kept"/later.*
+  [ -e "$1" ] || return 0
+  if [ -n "$has_stopped" ]; then
+    has_stopped=''
+    systemctl start $unit || say "$unit does not start: see 'systemctl status $unit'"
+    tries=100
+    until grep -qs GPU- $tree/gpus/*/uuid || [ $tries = 0 ]; do
+      tries=$((tries - 1))
+      sleep 0.1
+    done
+  fi
+  for file in "$@"; do
+    rest=${file##*/later.}
+    name=$(sed -n "${rest##*.}p" "$kept/names")
+    while IFS= read -r line; do write "$name" "${rest%.*}" "$line"; done <"$file"
   done
 }
 
@@ -122,6 +156,12 @@ usage() {
 }
 [ $# = 1 ] || usage
 case $what in reload | unload) ;; *) usage ;; esac
+case $patience in
+  '' | *[!0-9]*)
+    say "GPUSHARE_MODULE_PATIENCE is '$patience', and must be a whole number of seconds"
+    exit 2
+    ;;
+esac
 [ "$(id -u)" = 0 ] || fail "only root may change what is loaded"
 if [ "$what" = unload ]; then
   [ -e $tree ] || exit 0
@@ -134,13 +174,21 @@ if [ -e $tree ]; then
   keep_names_of_gpus
   stop_agent
   keep_settings
+  drain=$(cat $tree/drain)
   if ! take_out; then
-    echo 0 >$tree/drain
+    echo "$drain" >$tree/drain
     fail "a program stays inside gpushare.ko $(cat $tree/version), which goes on as before; try again later"
   fi
 else
   stop_agent
 fi
-modprobe gpushare || fail "gpushare.ko is not loaded, and limits of memory do not hold: see 'dmesg | tail'"
-[ -z "$kept" ] || restore_settings
+if ! modprobe gpushare; then
+  [ -z "$kept" ] || say "what was set is in $kept"
+  kept=''
+  fail "gpushare.ko is not loaded, and limits of memory do not hold: see 'dmesg | tail'"
+fi
+if [ -n "$kept" ]; then
+  restore_settings
+  restore_what_agent_tells
+fi
 echo "gpushare.ko $(cat $tree/version) is loaded; it does not count the memory that programs had before"

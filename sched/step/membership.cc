@@ -76,7 +76,9 @@ void Membership::place(const Process& process) {
   if (identity.command.empty()) identity.command = process.command;  // it has just ended
   if (process.uid && identity.uid != *process.uid) {  // it has made itself another since
     identity.uid = *process.uid;
-    identity.user = processes_.user_name(identity.uid).value_or("");
+    const auto user = processes_.user_name(identity.uid);
+    identity.user = user.value_or("");
+    identity.is_whole = identity.is_whole && user;
   }
   Met& met = met_[process.id];
   met.command_line = identity.command_line;
@@ -84,7 +86,7 @@ void Membership::place(const Process& process) {
   met.owners.clear();
   for (const UserIdentity& owner : identity.owners) met.owners.push_back(owner.uid);
   met.cgroup = identity.cgroup_path;
-  met.is_named = is_known_by_name(met);
+  met.is_named = identity.is_whole;
   state_.tenants.add_process(std::move(identity));
 }
 

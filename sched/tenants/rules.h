@@ -33,6 +33,7 @@ struct ProcessIdentity {
   std::string command;       // comm: at most 15 characters
   std::string command_line;  // arguments joined by blanks; empty: not known
   ContainerPtr container{};  // nullptr: it is in none that is known
+  bool is_whole = true;      // false: who tells of names or containers has not answered yet
 };
 
 // A rule holds for a process when all its conditions hold; a rule without conditions holds for

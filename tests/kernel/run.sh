@@ -79,6 +79,7 @@ if [ "$1" = --list ]; then
   exit 0
 fi
 shift
+is_named=${1-}
 tsc_khz=$("$build/bin/tests/tsc_khz") || exit
 
 run_suite() {
@@ -104,6 +105,7 @@ run_suite() {
     cost) counted=-i ;; # in it a count is a nanosecond
     parallel) append+=" calls=${GPUSHARE_KERNEL_CALLS:-200}" ;;
     real) append+=" lockdep.prove_locking=0" ;; # the driver's locks are of one class, and would be reported
+    upgrade) [ -n "$is_named${GPUSHARE_KERNEL_TESTS-}" ] || append+=" only=AnUpgrade|TheNewModule|RemovalLeaves" ;;
     filter | module | escapes | tree) append+=" slub_debug=FZPU" ;; # finds writes to freed memory
   esac
   [ -n "$counted" ] || append+=" tsc_early_khz=$tsc_khz"

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,9 @@
 #include <unistd.h>
 
 #define MOST_DESCRIPTORS 1024
+/* What follows the program's complaints once it has ended: a zero, whether a signal ended it, and
+ * which, or its exit status. */
+#define VERDICT 3
 
 int gs_slurm_program(const char *name, char *path, size_t size)
 {
@@ -60,6 +64,34 @@ static void become(char *const words[], char *const environment[], int complaint
 	_exit(127);
 }
 
+/* Starts the program, and says how it ended. It lives beside the program, and has nothing of the
+ * daemon's but the way to say so. */
+static void watch(char *const words[], char *const environment[], int complaints,
+		  unsigned int limit_s)
+{
+	char verdict[VERDICT] = { 0 };
+	int status;
+	pid_t pid;
+
+	setsid();
+	signal(SIGCHLD, SIG_DFL);
+	for (int fd = 0; fd < MOST_DESCRIPTORS; fd++)
+		if (fd != complaints)
+			close(fd);
+	pid = fork();
+	if (pid == 0)
+		become(words, environment, complaints, limit_s);
+	while (pid > 0 && waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			pid = -1;
+	if (pid < 0)
+		_exit(1);
+	verdict[1] = WIFSIGNALED(status) ? 1 : 0;
+	verdict[2] = (char)(WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+	(void)!write(complaints, verdict, sizeof(verdict));
+	_exit(0);
+}
+
 int gs_start(const char *const words[], unsigned int limit_s)
 {
 	const char *configuration = getenv("SLURM_CONF");
@@ -78,7 +110,7 @@ int gs_start(const char *const words[], unsigned int limit_s)
 	pid = fork();
 	if (pid == 0) {
 		if (fork() == 0)
-			become((char *const *)words, environment, ends[1], limit_s);
+			watch((char *const *)words, environment, ends[1], limit_s);
 		_exit(0);
 	}
 	close(ends[1]);
@@ -99,32 +131,62 @@ static int64_t now_ms(void)
 	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-int gs_await_end(int fd, int limit_ms, char *why, size_t size)
+/* What is said until the other end is closed. The first of it is in `why`, the last in `verdict`.
+ * Returns how much it was, or -1 if it was not closed within `limit_ms`. */
+static ssize_t read_all(int fd, int limit_ms, char *why, size_t size, char verdict[VERDICT])
 {
 	const int64_t deadline = now_ms() + limit_ms;
 	size_t length = 0;
-	ssize_t count = -1;
+	ssize_t all = 0;
 
-	while (length + 1 < size) {
+	while (true) {
 		struct pollfd waiting = { .fd = fd, .events = POLLIN };
 		const int64_t left = deadline - now_ms();
+		char piece[256];
+		const ssize_t count = read(fd, piece, sizeof(piece));
 
-		count = read(fd, why + length, size - length - 1);
 		if (count == 0)
-			break;
-		if (count > 0)
-			length += (size_t)count;
-		else if (errno == EAGAIN && left <= 0)
-			break;
-		else if (errno == EAGAIN)
+			return all;
+		if (count < 0 && errno == EAGAIN && left > 0) {
 			poll(&waiting, 1, (int)left);
-		else if (errno != EINTR)
-			break;
+			continue;
+		}
+		if (count < 0 && errno == EINTR)
+			continue;
+		if (count < 0)
+			return -1;
+		for (ssize_t i = 0; i < count; i++) {
+			if (length + 1 < size)
+				why[length++] = piece[i];
+			memmove(verdict, verdict + 1, VERDICT - 1);
+			verdict[VERDICT - 1] = piece[i];
+		}
+		why[length] = 0;
+		all += count;
 	}
+}
+
+int gs_await_end(int fd, int limit_ms, char *why, size_t size)
+{
+	char verdict[VERDICT] = { 1 };
+	ssize_t all;
+
+	why[0] = 0;
+	all = read_all(fd, limit_ms, why, size, verdict);
 	close(fd);
-	why[length] = 0;
+	if (all >= VERDICT && verdict[0] == 0 && (size_t)(all - VERDICT) < size)
+		why[all - VERDICT] = 0;
 	why[strcspn(why, "\n")] = 0;
-	if (length == 0 && count != 0)
+	if (all >= VERDICT && verdict[0] == 0 && verdict[1] == 0 && verdict[2] == 0)
+		return 0;
+	if (why[0])
+		return -1;
+	if (all < 0)
 		snprintf(why, size, "no answer within %d ms", limit_ms);
-	return length == 0 && count == 0 ? 0 : -1;
+	else if (all < VERDICT || verdict[0] != 0)
+		snprintf(why, size, "nothing says how it ended");
+	else
+		snprintf(why, size, verdict[1] ? "ended by signal %d" : "ended with code %d",
+			 verdict[2]);
+	return -1;
 }

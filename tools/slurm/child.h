@@ -21,8 +21,9 @@ int gs_slurm_program(const char *name, char *path, size_t size);
  * after `limit_s` seconds at the latest. Returns a descriptor for gs_await_end(), or -1 with errno.
  * Whoever does not care how it ends closes that. */
 int gs_start(const char *const words[], unsigned int limit_s);
-/* Waits until it has ended, for `limit_ms` at most, and closes the descriptor. Returns 0 if it ended
- * without a complaint; otherwise -1, with the first line of that in `why`, of `size` bytes. */
+/* Waits until it has ended, for `limit_ms` at most, and closes the descriptor. Returns 0 if its exit
+ * status is 0; otherwise -1, with why in `why`, of `size` bytes: the first line of its complaints, if
+ * it has made any. */
 int gs_await_end(int fd, int limit_ms, char *why, size_t size);
 
 #ifdef __cplusplus

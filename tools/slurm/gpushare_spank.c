@@ -32,8 +32,6 @@ SPANK_PLUGIN(gpushare, 1)
 #include "tools/slurm/write.h"
 
 #define LIMIT_MS 1500
-#define SCONTROL_S 2
-#define SACCTMGR_S 30           /* nobody waits for it */
 #define EXTERN_STEP 0xfffffffcu /* holds processes that no step started; runs none itself */
 
 static struct gs_admin admin;

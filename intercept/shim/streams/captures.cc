@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams that capture a graph: where they do it, that nothing moves meanwhile, and which calls
 // CUDA forbids until they end where the driver, which sees stand-ins, does not. On the thread of
-// the call; takes no lock.
+// the call.
 #include <sched.h>
 
 #include "intercept/shim/driver/in_context.h"

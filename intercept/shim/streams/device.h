@@ -56,7 +56,8 @@ struct alignas(64) Device {
   Stream* dirty;
   SpinLock listing;
   Milestones milestones;
-  SpinLock gathering;  // held while the legacy stream collects the dirty streams
+  // Held while the legacy stream collects the dirty streams, and while a capture begins.
+  SpinLock gathering;
   SpinLock lock;
   Partitions partitions;     // protected by `lock`, like all that follows, but for `legacy`
   const ShimSlot* found_in;  // in which `gpu` is an index; null: it was not looked for yet

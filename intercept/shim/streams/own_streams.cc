@@ -24,12 +24,6 @@ struct OwnStreams {
 };
 constinit thread_local OwnStreams own_streams{};
 
-// True also if another thread of this process has the number by now, and where a sandbox refuses
-// the question. Changes errno.
-bool is_alive(uint32_t thread) {
-  return ::syscall(SYS_tgkill, ::syscall(SYS_getpid), thread, 0) == 0 || errno != ESRCH;
-}
-
 }  // namespace
 
 // What a thread's own stream is known by lasts as long as the process, because its work outlives

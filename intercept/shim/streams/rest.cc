@@ -65,6 +65,8 @@ bool Streams::hold_at_rest(Device& device) {
     if (each->device == &device &&
         each->kind.load(std::memory_order_acquire) != Stream::Kind::kNone)
       hold(*each);
+  // Streams that end, after the look at those that do not: of their work nothing is known yet.
+  is_at_rest_now = is_at_rest_now && device.ending.load(std::memory_order_acquire) == 0;
   if (!is_at_rest_now) let_go(device);
   return is_at_rest_now;
 }

@@ -4,12 +4,14 @@
 // kShimPartitions. docs/spatial.md has the rule for each CUDA call.
 //
 // The wrappers call this on any thread; a child of fork() starts anew. No call waits for another
-// thread's call, with these exceptions: the end of a stream waits for those who look at it, an
-// operation of the legacy stream for one that is being put behind the streams that are away, a use
-// of a stream for a move of that stream, which takes microseconds, the end of a call for another
-// one that puts a stream on the list of those that are dirty, and launches for the end of the work
-// in line when a new partition is made (drain.h). A move needs the stream for itself: where another
-// thread uses it, the launch goes to the old place, and the next one tries.
+// thread's call, with these exceptions: the end of a stream waits for those who look at it, and
+// while a partition is made; an operation of the legacy stream for one that is being put behind the
+// streams that are away, and for the begin of a capture, which waits for that, too; a use of a
+// stream for a move of that stream, which takes microseconds; the end of a call for another one
+// that puts a stream on the list of those that are dirty; who takes or gives up a primary context
+// for another one that does; and launches for the end of the work in line when a new partition is
+// made (drain.h). A move needs the stream for itself: where another thread uses it, the launch goes
+// to the old place, and the next one tries.
 #pragma once
 
 #include <atomic>
@@ -189,6 +191,7 @@ class Streams {
   // stream has: an event for that would be one of the capture already.
   template <class Begin>
   CUresult begin_capture(Stream& stream, const Begin& begin) {
+    const Inside inside;  // what a tool does in the driver's call is left alone
     const Locked locked(stream.device->gathering);
     const CUresult result = begin();
     if (result == CUDA_SUCCESS) begin_capture(stream);

@@ -62,9 +62,9 @@ bool has_root_made_it(const ContainerPlaces& places, const ContainerGroup& group
 // storage, containerd by namespace.
 std::vector<std::string> bundles_of(const std::string& root, const std::string& id) {
   std::vector<std::string> bundles;
-  for (const char* driver : {"overlay", "vfs", "btrfs", "zfs"})
-    bundles.push_back(root + "/var/lib/containers/storage/" + driver + "-containers/" + id +
-                      "/userdata");
+  for (const char* storage : {"/var/lib/containers/storage/", "/run/containers/storage/"})
+    for (const char* driver : {"overlay", "vfs", "btrfs", "zfs"})
+      bundles.push_back(root + storage + driver + "-containers/" + id + "/userdata");
   constexpr std::size_t kMostNamespaces = 64;
   for (const char* state : {"/run/containerd", "/run/k3s/containerd"}) {
     std::error_code code;
@@ -78,10 +78,19 @@ std::vector<std::string> bundles_of(const std::string& root, const std::string& 
   return bundles;
 }
 
-// In the folder of all containers, two above the bundle's. Empty where it is no storage.
-Reading names_beside(const std::string& bundle, uid_t owner) {
+// Of the lists in the folder of all containers, two above the bundle's; none where it is no
+// storage. Those that end with their program are in a list of their own. False: they cannot be read
+// now.
+bool add_names_beside(const std::string& bundle, const std::string& id, uid_t owner,
+                      std::vector<std::string>& names) {
   const auto folder = std::filesystem::path(bundle).parent_path().parent_path();
-  return read_owned(folder, "containers.json", owner);
+  for (const char* list : {"containers.json", "volatile-containers.json"}) {
+    const Reading text = read_owned(folder, list, owner);
+    if (!text && text.error() == Unread::kNotNow) return false;
+    if (!text) continue;
+    for (std::string& name : stored_names(*text, id)) names.push_back(std::move(name));
+  }
+  return true;
 }
 
 }  // namespace
@@ -98,11 +107,7 @@ std::optional<ContainerPtr> read_container(const ContainerPlaces& places,
     if (!text && text.error() == Unread::kNotNow) return std::nullopt;
     if (!text) continue;
     Container container = oci_container(*text);
-    const Reading names = names_beside(bundle, places.owner);
-    if (!names && names.error() == Unread::kNotNow) return std::nullopt;
-    if (names)
-      for (std::string& name : stored_names(*names, group.id))
-        container.names.push_back(std::move(name));
+    if (!add_names_beside(bundle, group.id, places.owner, container.names)) return std::nullopt;
     return std::make_shared<Container>(std::move(container));
   }
   return ContainerPtr();

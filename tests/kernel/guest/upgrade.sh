@@ -7,6 +7,8 @@ uuid=GPU-00000000-0000-4000-8000-000000001b00
 before=$(/test/before/gpushare --version | grep -oE '[0-9]+[.][0-9a-z.]+' | head -n 1)
 after=$(/test/after/gpushare --version | grep -oE '[0-9]+[.][0-9a-z.]+' | head -n 1)
 
+export GPUSHARE_MODULE_PATIENCE=$((120 * ${slow:-1})) # in an emulated machine programs are in a call nearly always
+
 # --- a machine with packages ----------------------------------------------------------------------
 command_named() { # NAME: what is read becomes the program
   rm -f "/bin/$1"
@@ -32,7 +34,10 @@ start() {
 }
 [ "$unit" = gpushared.service ] || exit 3
 case $1 in
-  is-active) is_up ;;
+  is-active)
+    is_up || { echo inactive && exit 3; }
+    echo active
+    ;;
   stop) stop ;;
   start) start ;;
   restart) stop && start ;;

@@ -23,7 +23,7 @@ CGROUPS = pathlib.Path("/sys/fs/cgroup")
 GROUP = "gpushare-containers-test"
 IMAGE = "localhost/gpushare-test:1"
 SPEC = "/var/run/cdi/gpushare.json"
-KEPT = ("/run", "/var/lib/containers", "/var/lib/docker", "/var/lib/containerd", "/var/tmp", "/dev/shm")
+KEPT = ("/run", "/etc/docker", "/etc/containerd", "/var/lib/containers", "/var/lib/docker", "/var/lib/containerd", "/var/tmp", "/dev/shm")
 # What a container sees of this machine: its libraries, the programs, and the simulated GPU's socket.
 SEEN = ("/usr", "/mnt/build", "/mnt/sim")
 ENVIRONMENT = ("GPUSHARE_SIM=/mnt/sim/socket", "LD_LIBRARY_PATH=/mnt/build/lib/sim")

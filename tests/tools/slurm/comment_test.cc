@@ -77,10 +77,15 @@ constexpr int kPatienceMs = 60'000;
 
 TEST(SlurmChild, SaysHowItEnded) {
   EXPECT_EQ(run("echo what nobody reads", 60, kPatienceMs).result, 0);
+  EXPECT_EQ(run("echo 'Ignoring a word' >&2", 60, kPatienceMs).result, 0) << "a warning";
+  const Ended silent = run("exit 3", 60, kPatienceMs);
+  EXPECT_EQ(silent.result, -1);
+  EXPECT_EQ(silent.why, "ended with code 3");
+  EXPECT_EQ(run("kill -KILL $$", 60, kPatienceMs).why, "ended by signal 9");
   const Ended refused = run("echo 'not allowed' >&2; echo more >&2; exit 1", 60, kPatienceMs);
   EXPECT_EQ(refused.result, -1);
   EXPECT_EQ(refused.why, "not allowed");
-  const Ended long_one = run("head -c 5000 /dev/zero | tr '\\0' x >&2", 60, kPatienceMs);
+  const Ended long_one = run("head -c 5000 /dev/zero | tr '\\0' x >&2; exit 1", 60, kPatienceMs);
   EXPECT_EQ(long_one.why, std::string(63, 'x'));
   const char* const missing[] = {"/nowhere/scontrol", nullptr};
   char why[64];
@@ -107,7 +112,7 @@ TEST(SlurmChild, HasNothingOfItsParents) {
   ::sigprocmask(SIG_BLOCK, &blocked, &before);
   const auto handler = std::signal(SIGTERM, SIG_IGN);
   const Ended ended = run("env | grep -c -e GPUSHARE -e LD_ >&2", 60, kPatienceMs);
-  const Ended where = run("echo $SLURM_CONF >&2", 60, kPatienceMs);
+  const Ended where = run("echo $SLURM_CONF >&2; exit 1", 60, kPatienceMs);
   const Ended open = run("ls /proc/self/fd | grep -v -x -e 0 -e 1 -e 2 -e 3 >&2", 60, kPatienceMs);
   const Ended signals = run("kill -TERM $$; echo it lives >&2", 60, kPatienceMs);
   const Ended alarm = run("exec sleep 1000", 1, kPatienceMs);
@@ -119,9 +124,9 @@ TEST(SlurmChild, HasNothingOfItsParents) {
   ::close(ends[1]);
   EXPECT_EQ(ended.why, "0");
   EXPECT_EQ(where.why, "/etc/somewhere/slurm.conf");
-  EXPECT_EQ(open.result, 0) << open.why;
-  EXPECT_EQ(signals.result, 0) << signals.why;
-  EXPECT_EQ(alarm.result, 0) << alarm.why;
+  EXPECT_EQ(open.why, "ended with code 1") << "grep has found no other";
+  EXPECT_EQ(signals.why, "ended by signal 15");
+  EXPECT_EQ(alarm.why, "ended by signal 14");
 }
 
 TEST(SlurmKept, IsThereUntilItIsForgotten) {

@@ -70,6 +70,9 @@ TEST_F(ContainerFilesTest, EachEngineIsAsked) {
   ASSERT_NE(read(), nullptr);
   EXPECT_EQ(*read(), (Container{.names = {"web"}, .labels = {{"team", "vision"}}}));
   std::filesystem::remove(places_.root + kPodman + "/containers.json");
+  write(kPodman, "volatile-containers.json", R"([{"id":")" + kId + R"(","names":["once"]}])");
+  EXPECT_EQ(names(), Names{"once"}) << "one that goes with its program";
+  std::filesystem::remove(places_.root + kPodman + "/volatile-containers.json");
   EXPECT_EQ(names(), Names()) << "its labels are known all the same";
   ASSERT_NE(read(), nullptr);
 }
