@@ -35,12 +35,7 @@ class FileKeeper {
   explicit FileKeeper(Write write = Store::write) : write_(std::move(write)) {}
   FileKeeper(const FileKeeper&) = delete;
   FileKeeper& operator=(const FileKeeper&) = delete;
-  // Writes what save() has not, within kLastPatience.
-  ~FileKeeper() {
-    if (writing_.valid() && writing_.wait_for(kLastPatience) != std::future_status::ready) return;
-    save_last();
-    if (writing_.valid()) writing_.wait_for(kLastPatience);
-  }
+  ~FileKeeper() { finish(); }
 
   // Empty: nowhere. A file that cannot be read is logged, and nothing is kept: then every program
   // is learnt anew, which is no reason to do less.
@@ -72,7 +67,15 @@ class FileKeeper {
     if (!writing_.valid()) store_.note_failure();
   }
 
-  // As save(), whatever pause is left: the agent is about to end. Never blocks.
+  // Writes what save() has not, and waits for that, for kLastPatience.
+  void finish() {
+    if (writing_.valid() && writing_.wait_for(kLastPatience) != std::future_status::ready) return;
+    save_last();
+    if (writing_.valid()) writing_.wait_for(kLastPatience);
+  }
+
+  // As save(), whatever pause is left: the agent is about to end. Never blocks, so that nothing is
+  // begun while the file is being written.
   void save_last() {
     is_due_ = true;
     next_ = Time{};

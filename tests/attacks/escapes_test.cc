@@ -55,7 +55,9 @@ struct Cap {
   // allowed besides, and the longest time for which the agent may have stood still. And what is
   // killed when it stands still has done its work for nobody.
   double most = 1.1, least = 0.3;
-  bool has_slots = false;  // in which they say that they launch nothing
+  // In which they say that they launch nothing. That they do, the driver's samples tell, the first
+  // one half a second late: the test is longer, so that its begin counts for less.
+  bool has_slots = false;
 };
 
 class ShortPrograms : public ::testing::TestWithParam<Cap> {};
@@ -72,7 +74,7 @@ TEST_P(ShortPrograms, AreHeldToTheCapOfTheirTenant) {
   const auto attack = rig.start_attack(
       "short_programs",
       {"--program-ms", cap.program_ms, "--lanes", cap.lanes, "--flee-ms", cap.flee_ms, "--seconds",
-       "5", "--ns-per-unit", kUnit, "--slots", cap.has_slots ? "1" : "0"});
+       cap.has_slots ? "15" : "5", "--ns-per-unit", kUnit, "--slots", cap.has_slots ? "1" : "0"});
   EXPECT_EQ(status_of(*attack), 0) << rig.output("short_programs.log");
   const std::string said = rig.output("short_programs.log");
   const double done = number_in(said, "done_ms").value(),
