@@ -2,7 +2,6 @@
 #include "intercept/shim/link/attach.h"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -18,7 +17,6 @@
 
 #include "intercept/shim/link/done.h"
 #include "intercept/shim/link/quiet.h"
-#include "intercept/shim/link/thread_id.h"
 #include "intercept/shim/link/wake.h"
 #include "shmctl/shim/credit.h"
 #include "shmctl/shim/protocol.h"
@@ -184,35 +182,30 @@ void choose_mps_server(const char* pipe) {
   }
 }
 
+// REQUIRES: the lock of attach() is held.
+void ask_first(Process& process) {
+  const Answer answer = ask_agent(kFirstPatience);
+  ShimSlot* const mine = answer.slot;
+  if (answer.is_there) choose_mps_server(mine == nullptr ? "" : mine->mps_pipe);
+  uint32_t features = mine == nullptr ? 0 : mine->head.features & kShimFeatures;
+  if ((features & kShimPartitions) != 0 && is_driver_too_old()) features &= ~kShimPartitions;
+  process.features.store(features, std::memory_order_relaxed);
+  process.is_telling.store((features & kShimIterations) != 0, std::memory_order_relaxed);
+  if (answer.wake >= 0) keep_wake(answer.wake);
+  if (mine != nullptr) say_done_at_exit();
+  keep_life(process, answer.life, mine);
+  process.slot.store(mine == nullptr ? &nobodys_slot : mine, std::memory_order_release);
+}
+
 }  // namespace
 
 uint32_t attach() {
   const KeepErrno errno_of_the_program;
   Process& process = make_process();
-  uint32_t me = 0;
-  while (process.slot.load(std::memory_order_acquire) == nullptr) {
-    uint32_t holder = 0;
-    if (me == 0) me = thread_id();
-    if (process.lock.compare_exchange_strong(holder, me, std::memory_order_acquire)) {
-      if (process.slot.load(std::memory_order_relaxed) == nullptr) {
-        const Answer answer = ask_agent(kFirstPatience);
-        ShimSlot* const mine = answer.slot;
-        if (answer.is_there) choose_mps_server(mine == nullptr ? "" : mine->mps_pipe);
-        uint32_t features = mine == nullptr ? 0 : mine->head.features & kShimFeatures;
-        if ((features & kShimPartitions) != 0 && is_driver_too_old()) features &= ~kShimPartitions;
-        process.features.store(features, std::memory_order_relaxed);
-        process.is_telling.store((features & kShimIterations) != 0, std::memory_order_relaxed);
-        if (answer.wake >= 0) keep_wake(answer.wake);
-        if (mine != nullptr) say_done_at_exit();
-        keep_life(process, answer.life, mine);
-        process.slot.store(mine == nullptr ? &nobodys_slot : mine, std::memory_order_release);
-      }
-      process.lock.store(0, std::memory_order_release);
-    } else if (holder == me) {
-      return 0;  // a signal handler of the thread that is asking
-    } else {
-      ::sched_yield();
-    }
+  if (process.slot.load(std::memory_order_acquire) == nullptr) {
+    if (!process.lock.lock()) return 0;  // a signal handler of the thread that is asking
+    if (process.slot.load(std::memory_order_relaxed) == nullptr) ask_first(process);
+    process.lock.unlock();
   }
   return process.features.load(std::memory_order_relaxed);
 }

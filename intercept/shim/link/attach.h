@@ -24,7 +24,7 @@ class Graphs;
 
 // Zero bytes are a process that has not asked yet.
 struct Process {
-  std::atomic<uint32_t> lock;      // of attach(): the thread that holds it; 0: free
+  ThreadLock lock;                 // of attach()
   std::atomic<uint32_t> features;  // ShimFeature, that the agent wants
   // The recogniser of iterations is told of calls: with kShimIterations, unless the program
   // announces its iterations or the recogniser is asleep (progress.h).

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The number of the calling thread in the kernel, which another thread may have when this one has
-// ended.
-// Any thread.
+// ended. Any thread.
 #pragma once
 
 #include <sys/syscall.h>

@@ -6,30 +6,16 @@
 // at once. `applied` is said when nothing of the process runs at another place. On the launching or
 // waiting thread; a partition is made under the device's lock, a stream moves while its `users` is
 // kMoving.
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "intercept/shim/driver/in_context.h"
 #include "intercept/shim/link/quiet.h"
+#include "intercept/shim/link/sleep.h"
 #include "intercept/shim/streams/streams.h"
 
 namespace gpushare::shim {
 
 using Place = Partitions::Place;
-
-namespace {
-
-// A direct system call, as libc's function is a point at which pthread_cancel() may end the thread.
-void sleep_ns(uint64_t ns) {
-  timespec time{.tv_sec = static_cast<time_t>(ns / 1'000'000'000),
-                .tv_nsec = static_cast<long>(ns % 1'000'000'000)};
-  ::syscall(SYS_nanosleep, &time, nullptr);
-}
-
-}  // namespace
 
 void Streams::set_concern(Device& device, Concern concern, bool is_one) {
   if (((device.concerns.load(std::memory_order_relaxed) & concern) != 0) == is_one) return;

@@ -3,10 +3,6 @@
 // never destroys. On the thread whose stream it is, except where threads look for those that have
 // ended.
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include <cerrno>
 
 #include "intercept/shim/driver/in_context.h"
 #include "intercept/shim/link/quiet.h"
