@@ -386,17 +386,16 @@ bool Agent::on_signal(int signal) {
   return false;
 }
 
-// What was set is written first, or as soon as the disk has what is under way: if a GPU hangs, the
-// agent may be killed before it has undone all, or ends without more.
+// What was set is begun to be written first, and done before the GPUs are given up: if one hangs,
+// the agent may be killed before it has undone all, or ends without more.
 void Agent::stop(Ending ending) {
   notify_systemd("STOPPING=1");
   kept_roster_.save_last();
   if (gpus_.are_there()) gpus_.scheduler().stop();
   events_.reset();
   opened_.reset();
-  kept_roster_.save_last();
-  is_at_rest_ = gpus_.lose();
   kept_roster_.finish();
+  is_at_rest_ = gpus_.lose();
   control_.reset();
   notices_.reset();
   shim_calls_.reset();
