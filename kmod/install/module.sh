@@ -31,9 +31,10 @@ end() {
     say "$unit stays stopped, as its start loads the module"
     return
   fi
-  systemctl start $unit || say "$unit does not start: see 'systemctl status $unit'"
+  start_agent
 }
 
+start_agent() { systemctl start $unit || say "$unit does not start: see 'systemctl status $unit'"; }
 is_installed() { [ -n "$(modinfo -n gpushare 2>/dev/null)" ]; }
 stop_agent() {
   registered=none
@@ -125,7 +126,7 @@ restore_what_agent_tells() {
   [ -e "$1" ] || return 0
   if [ -n "$has_stopped" ]; then
     has_stopped=''
-    systemctl start $unit || say "$unit does not start: see 'systemctl status $unit'"
+    start_agent
     tries=100
     until grep -qs GPU- $tree/gpus/*/uuid || [ $tries = 0 ]; do
       tries=$((tries - 1))
