@@ -37,14 +37,13 @@ int gs_slurm_program(const char *name, char *path, size_t size)
 	return snprintf(path, size, "%s/bin/%s", own, name) < (int)size ? 0 : -1;
 }
 
-/* In the child of a process that may have threads: what a signal handler may call, and no more. */
-static void become(char *const words[], char *const environment[], int complaints,
-		   unsigned int limit_s)
+/* The next three run in children of a process that may have threads: what a signal handler may call,
+ * and no more. */
+
+/* Leaves the daemon's session, and all of its descriptors: only complaints are heard. */
+static void leave_daemon(int complaints)
 {
-	static const char cannot[] = " cannot be run\n";
-	static const int signals[] = { SIGALRM, SIGTERM, SIGINT, SIGPIPE, SIGCHLD };
 	const int nothing = open("/dev/null", O_RDWR);
-	sigset_t none;
 
 	setsid();
 	complaints = fcntl(complaints, F_DUPFD, STDERR_FILENO + 1);
@@ -53,6 +52,14 @@ static void become(char *const words[], char *const environment[], int complaint
 	dup2(complaints, STDERR_FILENO);
 	for (int fd = STDERR_FILENO + 1; fd < MOST_DESCRIPTORS; fd++)
 		close(fd);
+}
+
+static void become(char *const words[], char *const environment[], unsigned int limit_s)
+{
+	static const char cannot[] = " cannot be run\n";
+	static const int signals[] = { SIGALRM, SIGTERM, SIGINT, SIGPIPE, SIGCHLD };
+	sigset_t none;
+
 	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
 		signal(signals[i], SIG_DFL);
 	sigemptyset(&none);
@@ -64,8 +71,7 @@ static void become(char *const words[], char *const environment[], int complaint
 	_exit(127);
 }
 
-/* Starts the program, and says how it ended. It lives beside the program, and has nothing of the
- * daemon's but the way to say so. */
+/* Starts the program, lives beside it, and says how it ended. */
 static void watch(char *const words[], char *const environment[], int complaints,
 		  unsigned int limit_s)
 {
@@ -73,14 +79,11 @@ static void watch(char *const words[], char *const environment[], int complaints
 	int status;
 	pid_t pid;
 
-	setsid();
+	leave_daemon(complaints);
 	signal(SIGCHLD, SIG_DFL);
-	for (int fd = 0; fd < MOST_DESCRIPTORS; fd++)
-		if (fd != complaints)
-			close(fd);
 	pid = fork();
 	if (pid == 0)
-		become(words, environment, complaints, limit_s);
+		become(words, environment, limit_s);
 	while (pid > 0 && waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)
 			pid = -1;
@@ -88,7 +91,7 @@ static void watch(char *const words[], char *const environment[], int complaints
 		_exit(1);
 	verdict[1] = WIFSIGNALED(status) ? 1 : 0;
 	verdict[2] = (char)(WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-	(void)!write(complaints, verdict, sizeof(verdict));
+	(void)!write(STDERR_FILENO, verdict, sizeof(verdict));
 	_exit(0);
 }
 
