@@ -446,29 +446,6 @@ TEST_F(StepsTest, LegacyWorkIsInOrderBesideTheBeginOfACapture) {
                {"9StepsTest7captureE", "7Streams13begin_captureE"});
 }
 
-// An operation of a capture waits for nothing; the next one after that does.
-TEST_F(StepsTest, WorkAfterACaptureWaitsForLegacyWorkBesideIt) {
-  const CUstream stream = new_stream();
-  visit({{1}}, {{kLegacy, stream}});
-  Stream& known = *streams().find(stream, Flavor::kLegacy);
-  std::optional<Call> legacy(std::in_place, *this, kLegacy);
-  legacy->put();
-  streams().before_capture(known);
-  {
-    const StreamUse use(stream, Flavor::kLegacy, Use::kOperation);
-    the_gpu->begin_capture(use.physical());
-    streams().begin_capture(known);
-  }
-  legacy.reset();
-  {
-    const StreamUse use(stream, Flavor::kLegacy, Use::kLaunch);
-  }
-  the_gpu->end_capture(known.physical());
-  streams().end_capture(known);
-  launch(stream);
-  EXPECT_EQ(broken(), std::vector<std::string>{});
-}
-
 // Each pair of calls, at a few instructions.
 TEST_F(StepsTest, AllPairs) {
   if (!Stepping::is_possible()) GTEST_SKIP() << "no stepping here: sanitized, or not on x86-64";
