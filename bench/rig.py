@@ -302,11 +302,15 @@ class Agent(Native):
         """Runs one command of `gpushare` on this agent."""
         return subprocess.run([*self.tool, *words], capture_output=True, text=True, timeout=20)
 
-    def uses(self):
-        """What each tenant has of the first GPU, as `gpushare status --json` says it; {} where that fails."""
+    def tenants(self):
+        """What `gpushare status --json` says of each tenant; {} where that fails."""
         seen = self.ask("status", "--json")
         status = json.loads(seen.stdout) if seen.returncode == 0 else {}
-        return {tenant["name"]: tenant["gpus"][0] for tenant in status.get("tenants", []) if tenant.get("gpus")}
+        return {tenant["name"]: tenant for tenant in status.get("tenants", [])}
+
+    def uses(self):
+        """What each tenant has of the first GPU."""
+        return {name: tenant["gpus"][0] for name, tenant in self.tenants().items() if tenant.get("gpus")}
 
     def used_ns(self, tenant):
         """What a tenant has been charged of the first GPU so far."""

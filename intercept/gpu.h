@@ -73,9 +73,9 @@ struct Utilisation {
 };
 
 // Of a GPU, since the sample before. It tells nothing new while `until` is not after `from`. How
-// busy the GPU was is exact, whoever made it so, and has ended since. Of a process that is not
-// listed nothing is told: the driver gives each of its looks at the GPU to one process that is
-// still there (bench/results/samples.jsonl and short_samples.jsonl, H200).
+// busy the GPU was is exact, whoever made it so, and has ended since. The driver looks five times a
+// second, and gives all that the GPU did since its last look to the process that the GPU holds at
+// that instant, which may have done nothing (bench/results/samples.jsonl and named.jsonl, H200).
 struct UtilisationSample {
   Time from{}, until{};
   double busy = -1;  // 0 to 1: in what part of that time a kernel was on the SMs; < 0: not told

@@ -180,8 +180,8 @@ int Nvml::look(Device& device, Micros since, const NvmlCalls::Now& now, Utilisat
 }
 
 // Besides, NVML gives one row for each process: the mean of the driver's looks since the instant
-// that it is asked for, where each look is given to one process. Where there is no look at the
-// whole GPU these rows say until when all has been told.
+// that it is asked for, where each look is given to the process that the GPU holds then. Where
+// there is no look at the whole GPU these rows say until when all has been told.
 std::optional<UtilisationSample> Nvml::utilisation(const std::string& name) {
   const NvmlCalls::Now now = calls_->now();
   Device device = device_of(name, now.time);

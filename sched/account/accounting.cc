@@ -231,9 +231,9 @@ void Accounting::charge(Time from, Time to) {
     }
     decide(*meter);
     if (from >= lone_from(*meter)) return charge_alone(*meter, from, to);
-    meter->lone_use.add_shared(from, to);
-    meter->last_active = to;
     const Nanos switching = std::min(span, meter->switching);
+    meter->lone_use.add_shared(from, to, switching);
+    meter->last_active = to;
     meter->switching -= switching;
     all_.back().switching += switching;
     return add_use(*meter, span - switching);
@@ -243,9 +243,8 @@ void Accounting::charge(Time from, Time to) {
 
 // Beyond its slice it is alone, and what it did a sample tells.
 void Accounting::charge_alone(Meter& meter, Time from, Time to) {
-  const bool is_long = to - resident_since_ > kLoneAfter;
-  if (is_long && from >= meter.ended) return;
-  const double rate = is_long ? meter.lone.rate(to) : 1;
+  if (to - resident_since_ > kLoneAfter && from >= meter.ended) return;
+  const double rate = meter.lone.rate(to);
   const Nanos presumed = meter.lone_use.add_alone(from, to, rate);
   if (rate > 0) meter.last_active = to;
   meter.pending.presumed += presumed;
@@ -283,6 +282,11 @@ void Accounting::write_off(Meter& meter, const LoneUse::Untold& untold) {
   meter.pending.excused += untold.spared_by_word;
 }
 
+void Accounting::know_resident(Time at) {
+  is_resident_known_ = true;
+  holders_known_since_ = std::min(holders_known_since_, at);
+}
+
 // It was not alone for long enough to say so, or is not at rest any more.
 void Accounting::decide(Meter& meter) {
   if (undecided_ <= Nanos::zero()) return;
@@ -292,6 +296,7 @@ void Accounting::decide(Meter& meter) {
 
 void Accounting::forget_resident() {
   resident_ = 0;
+  holders_known_since_ = Time::max();
   undecided_ = {};
 }
 
@@ -364,13 +369,13 @@ void Accounting::infer_resident() {
   }
   if (busy != 1) return;
   resident_ = found;
-  is_resident_known_ = true;
+  know_resident(at_);
 }
 
 void Accounting::apply(const SwitchRecord& record) {
   if (Meter* const resident = bearer(resident_)) decide(*resident);
   resident_since_ = record.time;
-  is_resident_known_ = true;
+  know_resident(record.time);
   Meter* meter = bearer(record.pid);
   if (meter != nullptr && !record.is_start) meter->signs.shown = record.time;
   if (meter != nullptr && !meter->is_frozen) meter->last_active = record.time;

@@ -26,6 +26,7 @@
 #include "sched/account/escape.h"
 #include "sched/account/lone_context.h"
 #include "sched/account/lone_use.h"
+#include "sched/account/seen_rate.h"
 #include "shmctl/plane/layout.h"
 
 namespace gpushare {
@@ -194,6 +195,7 @@ class Accounting {
     Escape escape;
     LoneContext lone;
     LoneUse lone_use;
+    SeenRate seen;
     double sampled = -1;  // the last sample, < 0 none
     // Of the second that is being sampled, and of the two before it, as parts of the thawed time.
     Nanos sampled_busy{}, sampled_time{};
@@ -239,6 +241,7 @@ class Accounting {
   void decide(Meter& meter);
   void begin_turn(Meter& meter, Time at);
   void forget_resident();
+  void know_resident(Time at);
   void end_turn(Meter& meter, Nanos turn);
   void close_slot();
   static Nanos slice_of(const Meter& meter);
@@ -265,7 +268,8 @@ class Accounting {
   bool is_started_ = false;
   pid_t resident_ = 0;  // 0: nobody known, or not one of ours
   bool is_resident_known_ = false;
-  Time resident_since_{};  // without a record in between
+  Time holders_known_since_ = Time::max();  // whom the GPU has held since then, all of the time
+  Time resident_since_{};                   // without a record in between
   // Of the resident one, which says that it rests: not known yet whether it was alone.
   Nanos undecided_{};
   Time turn_began_{};           // by the record of its start

@@ -10,9 +10,6 @@
 namespace gpushare {
 namespace {
 
-// Of what is sampled at so much of the time in which somebody was there, all was use: the driver
-// counts whole percents.
-constexpr double kSaturated = 0.9;
 // Of a second: less says little of what it would do.
 constexpr Nanos kLeastAlone = std::chrono::milliseconds(20);
 
@@ -35,47 +32,41 @@ void Accounting::settle() {
   }
 }
 
-// What the driver lists of each process is noisy where several share the GPU: it gives each of its
-// looks to one of them. How busy the GPU was in all is exact. Of that the log tells what the turns
+// What the driver lists of each process is all that the GPU did, for the one that it held at the
+// instant of the sample. How busy the GPU was in all is exact. Of that the log tells what the turns
 // were; the rest was done by those that were alone.
 void Accounting::settle(const UtilisationSample& sample) {
   const Time from = sample.from, until = sample.until;
-  const auto listed = [&](pid_t pid) -> std::optional<double> {
+  for (auto& [pid, meter] : meters_) {
     const auto own = std::ranges::find(sample.of, pid, &Utilisation::pid);
-    return own == sample.of.end() ? std::nullopt : std::optional(own->sm_fraction);
-  };
-  for (auto& [pid, meter] : meters_) note_sample(meter, listed(pid).value_or(0), sample);
+    note_sample(meter, own == sample.of.end() ? 0 : own->sm_fraction, sample);
+  }
   if (sample.busy < 0 || until - from > kLongestSample) return;
   told_ = until;
 
   std::vector<std::pair<Meter*, LoneUse::Told>> told;
   std::vector<Claim> claims;
-  const auto claim = [&](Meter* meter, LoneUse& lone_use, std::optional<double> part) {
-    told.emplace_back(meter, lone_use.take(from, until));
-    const LoneUse::Told& of = told.back().second;
-    claims.push_back({.alone = of.alone, .presumed = of.presumed});
-    if (part) claims.back().listed = scaled(until - from, *part);
+  const auto claim = [&](Meter* meter, LoneUse& lone_use) {
+    const LoneUse::Told& of = told.emplace_back(meter, lone_use.take(from, until)).second;
+    claims.push_back({.shared = of.shared, .alone = of.alone, .presumed = of.presumed});
+    if (meter != nullptr) claims.back().seen_rate = meter->seen.least(until);
   };
-  for (auto& [pid, meter] : meters_) claim(&meter, meter.lone_use, listed(pid));
-  for (Former& former : formers_) claim(&former.meter, former.meter.lone_use, std::nullopt);
-  claim(nullptr, strangers_, std::nullopt);
-  Nanos shared{}, alone{};
-  for (const auto& [meter, of] : told) {
-    shared += of.shared;
-    alone += of.alone;
-  }
+  for (auto& [pid, meter] : meters_) claim(&meter, meter.lone_use);
+  for (Former& former : formers_) claim(&former.meter, former.meter.lone_use);
+  claim(nullptr, strangers_);
   const Nanos busy = scaled(until - from, std::min(sample.busy, 1.0));
-  divide(busy >= scaled(shared + alone, kSaturated) ? alone : busy - shared, claims);
+  divide(busy, until - from, claims);
   for (size_t i = 0; i < told.size(); ++i) {
     const auto& [meter, of] = told[i];
     if (meter == nullptr) continue;
-    const Nanos used = claims[i].used;
+    const Claim& own = claims[i];
+    const Nanos used = own.used;
+    if (holders_known_since_ <= from) meter->seen.note(own.least, own.held(), until);
     meter->lone.sample(from, until, of.rate(used), used);
     of.spread(used, [&](Time begin, Time end, Nanos more) { correct(*meter, begin, end, more); });
     settle(*meter, of, used);
-    // If others did less in their turns, it was this one's use: caps count it.
-    const Nanos most = std::clamp(busy - of.shared, Nanos{}, of.alone);
-    meter->pending.excused += std::max(most - used, Nanos{});
+    // Nothing tells that it was not this one's use: caps count it.
+    meter->pending.excused += std::max(own.most_alone() - used, Nanos{});
   }
 }
 
@@ -87,13 +78,14 @@ void Accounting::settle(Meter& meter, const LoneUse::Told& told, Nanos used) {
   meter.pending.returned += std::max(told.presumed - used, Nanos{});
 }
 
-// What was given to this one.
+// What was given to this one. Whether it worked itself that tells only where nothing else does.
 void Accounting::note_sample(Meter& meter, double fraction, const UtilisationSample& sample) {
   const double busy = fraction < kBusySample ? 0 : fraction;
   meter.sampled = busy;
   if (!has_log_) meter.share = busy;
   if (busy > 0) meter.signs.shown = std::max(meter.signs.shown, sample.until);
-  if (busy > 0 && !meter.is_frozen) meter.last_active = std::max(meter.last_active, sample.until);
+  if (busy > 0 && sample.busy < 0 && !meter.is_frozen)
+    meter.last_active = std::max(meter.last_active, sample.until);
   const Nanos time = sample.until - std::max(sample.from, meter.added);
   if (time <= Nanos{} || time > kLongestSample) return;
   meter.sampled_busy += scaled(time, busy);

@@ -1,45 +1,75 @@
 // SPDX-License-Identifier: Apache-2.0
-// Division: whose use it was that the GPU was busy while no turn in the switch log says so. Several
-// processes may have been alone in the span of one sample, one after the other, and the driver only
-// knows the sum, and gives its look at the GPU to one of those that are still there:
-//   1. who is listed, as far as that says;
-//   2. then who is not listed, and may have ended since, as far as it was taken to be busy;
-//   3. then all, as far as they were there.
+// Division: who made the GPU busy in the span of one sample. Turns beside others are use, by the
+// switch log. Several processes may have been alone in the span, one after the other, and of these
+// the driver only knows the sum. It names a process, too, but that is the one that the GPU holds at
+// the instant of the sample, whoever worked (bench/results/named.jsonl). Two bounds hold for each:
+//   at least   what is left if all the others worked all the time that the GPU held them;
+//   at most    what is left if these worked as little as they were lately seen to (seen_rate.h).
+// What the turns beside others leave of the sum is given to each up to the least; then as far as it
+// was taken to be busy, up to the most; then up to the most; then to all that were there.
+//   busy for 95 ms; A was held for 90, B for 10: A did 85 to 95 and B 5 to 10; if A was seen to
+//   work at 1, B did 5
 // Pure.
 #pragma once
 
 #include <algorithm>
-#include <optional>
 #include <span>
 
 #include "sched/account/scaled.h"
 
 namespace gpushare {
 
+// If so little of the span is missing in the time for which the GPU held them, they worked all that
+// time: the driver counts whole percents, and a freeze takes a millisecond.
+inline constexpr double kNoise = 0.025;
+
 struct Claim {
-  Nanos alone{};                  // it was there alone for so long
-  Nanos presumed{};               // and taken to be busy for so much of that
-  std::optional<Nanos> listed{};  // the driver says that it was busy for so long
-  Nanos used{};                   // what it is given
+  Nanos shared{};        // the GPU held it for so long beside others, which is use
+  Nanos alone{};         // and for so long alone
+  Nanos presumed{};      // of that it was taken to be busy for so much
+  double seen_rate = 0;  // the part of all that time in which it works at least
+
+  Nanos least{}, most{};  // that it did in all
+  Nanos used{};           // of the time alone: what it is given
+
+  Nanos held() const { return shared + alone; }
+  Nanos most_alone() const { return std::clamp(most - shared, Nanos{}, alone); }
 };
 
-// Gives all of `busy` to them, as far as they were there.
-inline void divide(Nanos busy, std::span<Claim> claims) {
-  const auto give = [&](auto&& most) {
+// The GPU was busy for so long of a span. Nobody is given more than it was there for.
+inline void divide(Nanos busy, Nanos span, std::span<Claim> claims) {
+  Nanos held{}, alone{}, seen{};
+  for (const Claim& claim : claims) {
+    held += claim.held();
+    alone += claim.alone;
+    seen += scaled(claim.held(), claim.seen_rate);
+  }
+  for (Claim& claim : claims) {
+    const Nanos others = held - claim.held();
+    const Nanos seen_of_others = seen - scaled(claim.held(), claim.seen_rate);
+    claim.least = std::clamp(busy - others, Nanos{}, claim.held());
+    claim.most = std::clamp(busy - seen_of_others, claim.least, claim.held());
+  }
+  Nanos left = busy + scaled(span, kNoise) >= held ? alone : busy - (held - alone);
+  const auto give = [&](auto&& up_to) {
+    const auto more = [&](const Claim& claim) {
+      return std::max(std::min(up_to(claim), claim.alone) - claim.used, Nanos{});
+    };
     Nanos all{};
-    for (const Claim& claim : claims) all += most(claim);
-    if (all <= Nanos{} || busy <= Nanos{}) return;
-    const Nanos given = std::min(busy, all);
+    for (const Claim& claim : claims) all += more(claim);
+    if (all <= Nanos{} || left <= Nanos{}) return;
+    const Nanos given = std::min(left, all);
     const double part = static_cast<double>(given.count()) / static_cast<double>(all.count());
     for (Claim& claim : claims) {
-      const Nanos more = given == all ? most(claim) : scaled(most(claim), part);
-      claim.used += more;
-      busy -= more;
+      const Nanos own = given == all ? more(claim) : scaled(more(claim), part);
+      claim.used += own;
+      left -= own;
     }
   };
-  give([](const Claim& claim) { return std::min(claim.listed.value_or(Nanos{}), claim.alone); });
-  give([](const Claim& claim) { return claim.listed ? Nanos{} : claim.presumed; });
-  give([](const Claim& claim) { return claim.alone - claim.used; });
+  give([](const Claim& claim) { return claim.least - claim.shared; });
+  give([](const Claim& claim) { return std::min(claim.presumed, claim.most_alone()); });
+  give([](const Claim& claim) { return claim.most_alone(); });
+  give([](const Claim& claim) { return claim.alone; });
 }
 
 }  // namespace gpushare

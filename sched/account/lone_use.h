@@ -26,8 +26,10 @@ class LoneUse {
   // The stretches of a capped program are as many as its thaws. Older ones stay as presumed.
   static constexpr size_t kMost = 512;
 
-  // Resident beside others, or not surely alone; all of it is use.
-  void add_shared(Time from, Time until) { add({from, until, until - from, {}, 1, Kind::kShared}); }
+  // Resident beside others, or not surely alone; all of it is use, but for the switching.
+  void add_shared(Time from, Time until, Nanos switching = {}) {
+    add({from, until, until - from - switching, {}, 1, Kind::kShared});
+  }
   // Resident alone, and taken to be busy at this rate. Returns what that is of the time.
   Nanos add_alone(Time from, Time until, double rate);
   // Resident alone, and by its word alone at rest.

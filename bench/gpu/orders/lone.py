@@ -9,6 +9,10 @@ bursts            stopped and continued by signals, so that it works now and the
 cap               always at work, with a cap of 30 %: its own count of what it did, and the agent's
 rotation          three programs of a tenant with a cap of 10 %, which work for a second each, one after the other, and
                   rest meanwhile
+beside            a program with a cap of 10 % that asks for 2 ms of the GPU every 97 ms, beside one that is always at work
+                  and held to a cap of 45 %: the GPU holds the first one, which rests, while the other one is frozen. What
+                  the agent counts of what the first one asked for, how long its requests take, for which part of the time
+                  it was frozen, and the own count of the other one
 It needs root, and a GPU that nothing else uses; with GPUSHARE_SIM and LD_LIBRARY_PATH=BUILD/lib/sim in the environment it
 uses that simulated GPU.
 """
@@ -22,10 +26,11 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(1, str(HERE.parents[1]))
 import rig
-from record import Record, origin
+from record import Record, origin, quantile
 
 BURSTS = ((0.3, 0.9), (1.0, 1.7), (0.5, 0.5), (1.6, 2.3), (0.2, 0.4))  # seconds of work and of rest
 KERNEL_US = 1000
+PERIOD_MS, REQUEST_MS = 97, 2  # of the program beside another one
 
 
 def done_s(program):
@@ -100,12 +105,36 @@ def rotation(options):
                 "agents_part": round((agent.used_ns("a") / 1e9 - charged) / passed, 4)}
 
 
+def beside(options):
+    config = '[tenant.light]\nmax = "10%"\n[tenant.heavy]\nmax = "45%"\n'
+    words = [options.build / "bin/workloads/periodic", "--kernel-us", str(REQUEST_MS * 1000), "--period-us",
+             str(PERIOD_MS * 1000), "--samples", "100000", "--report-ms", "1"]
+    with rig.Agent(options.build, config) as agent, spin(options, agent, "heavy", False) as heavy, \
+            rig.Program(agent.command("light", words, False)) as light:
+        while "latency_us" not in light.take(60):  # it has measured its kernel
+            continue
+        time.sleep(4)
+
+        def seen():
+            of_light = agent.tenants()["light"]
+            asked = len([said for said in light.said if "latency_us" in said])
+            return (time.monotonic(), asked, of_light["gpus"][0]["gpu_time_ns"] / 1e9, of_light["throttled_ns"] / 1e9,
+                    done_s(heavy))
+        before = seen()
+        time.sleep(options.seconds)
+        passed, asked, charged, frozen, done = (now - then for now, then in zip(seen(), before))
+        took = [said["latency_us"] for said in light.said if "latency_us" in said][before[1]:]
+        return {"of_asked": round(charged / (asked * REQUEST_MS / 1e3), 3),
+                "latency_us": [round(quantile(took, part)) for part in (0.5, 0.99, 1)],
+                "frozen_part": round(frozen / passed, 4), "heavy_part": round(done / passed, 4)}
+
+
 def main():
     parser = rig.parser(__doc__)
     parser.add_argument("--seconds", type=float, default=20, help="how long each row lasts (default: 20)")
     options = parser.parse_args()
     rows = {"bursts": bursts(options, False), "bursts, with the library": bursts(options, True), "cap": cap(options),
-            "rotation": rotation(options)}
+            "rotation": rotation(options), "beside": beside(options)}
     for name, row in rows.items():
         print(json.dumps({"row": name} | row), flush=True)
     Record(options.out).write({**origin(commit=options.commit), "seconds": options.seconds, "rows": rows})

@@ -156,20 +156,15 @@ void EngineModel::settle(Time now) {
   const double passed = static_cast<double>((now - settled_).count());
   if (passed > 0) {
     const auto rates = speeds(running);
-    std::vector<uint32_t> counted;
-    if (!running.empty()) busy_in_all_ += now - settled_;
+    if (!running.empty()) busy_ += now - settled_;
     for (std::size_t i = 0; i < running.size(); ++i) {
       Job* const job = running[i];
       const double done = passed * rates[i];
       if (!job->has_started) job->started = settled_;
       job->has_started = true;
-      if (!job->spins()) {
-        job->left_ns -= done;
-        job->executed_ns += done;
-      }
-      if (std::ranges::find(counted, job->member) != counted.end()) continue;
-      counted.push_back(job->member);
-      busy_[job->member] += now - settled_;
+      if (job->spins()) continue;
+      job->left_ns -= done;
+      job->executed_ns += done;
     }
   }
   settled_ = now;
@@ -229,13 +224,7 @@ double EngineModel::executed(const Job& job, Time now) {
 
 Nanos EngineModel::busy(Time now) {
   settle(now);
-  return busy_in_all_;
-}
-
-Nanos EngineModel::busy(uint32_t member, Time now) {
-  settle(now);
-  const auto found = busy_.find(member);
-  return found == busy_.end() ? Nanos{} : found->second;
+  return busy_;
 }
 
 }  // namespace gpushare::sim

@@ -85,11 +85,10 @@ class EngineModel {
   // settle(), which accounts for all jobs until then.
   double executed(const Job& job, Time now);
   void settle(Time now);
-  // The time in which at least one job of this member was in progress.
-  Nanos busy(uint32_t member, Time now);
-  void forget(uint32_t member) { busy_.erase(member); }
   // The time in which any job was in progress.
   Nanos busy(Time now);
+  // The entry that has the engine, with or without work; 0: none.
+  EntryId holder() const { return runlist_.holder(); }
 
   std::vector<Runlist::Record> take_records() { return runlist_.take_records(); }
   Runlist::Totals totals(Time now) const { return runlist_.totals(now); }
@@ -105,8 +104,7 @@ class EngineModel {
   const MpsCosts mps_;
   std::map<EntryId, std::vector<Job*>> jobs_;  // the jobs that may run
   std::map<EntryId, uint32_t> holds_;
-  std::map<uint32_t, Nanos> busy_;
-  Nanos busy_in_all_{};
+  Nanos busy_{};
   Time settled_;  // the progress of jobs is accounted until then
 };
 

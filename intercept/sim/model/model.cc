@@ -238,7 +238,6 @@ void Model::drop_context(Context& context, const std::function<void(const Object
     leave_entry(group);
     freed({owner.handle, group.handle});
   }
-  context.device->engines[0].forget(context.member);
   std::erase_if(pumps_, [&](const Queue* queue) { return queue->context == &context; });
   owner.contexts.erase(context.handle);
 }

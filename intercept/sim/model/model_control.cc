@@ -185,8 +185,9 @@ pid_t Model::owner(uint32_t client) const {
 
 const SwitchLog& Model::switch_log(uint32_t gpu) const { return devices_[gpu]->log; }
 
-// As on an H200: how busy the GPU was is exact, and that is given to one of the processes that are
-// still there; a sample comes 0.2 s late, and some not in time.
+// As on an H200: how busy the GPU was is exact, and all of that is given to the process that the
+// GPU holds at the end of the sample, which may have done nothing; a sample comes 0.2 s late, and
+// some not in time.
 UtilisationSample Model::utilisation(uint32_t gpu) {
   constexpr Nanos kSamplePeriod = std::chrono::milliseconds(200);
   constexpr Nanos kLongest = std::chrono::seconds(1);
@@ -196,28 +197,12 @@ UtilisationSample Model::utilisation(uint32_t gpu) {
   if (passed < kSamplePeriod || ++device.samples % kLate == 0) return {};
   const Nanos all = device.engines[0].busy(now_);
   const Nanos busy = all - std::exchange(device.busy_then, all);
-  std::map<pid_t, Nanos> busy_of;
-  for (const auto& [handle, client] : clients_) {
-    for (const auto& [name, context] : client->contexts) {
-      if (context->device != &device) continue;
-      const Nanos until_now = device.engines[0].busy(context->member, now_);
-      busy_of[client->process.pid] += until_now - std::exchange(context->busy_then, until_now);
-    }
-  }
   UtilisationSample sample{.from = std::exchange(device.sampled, now_), .until = now_};
   if (passed > kLongest) sample = {};  // nobody has asked meanwhile
   if (sample.until > sample.from) {
     sample.busy = static_cast<double>(busy.count()) / static_cast<double>(passed.count());
-    Nanos sum{};
-    for (const auto& [pid, time] : busy_of) sum += time;
-    Nanos drawn(static_cast<int64_t>(device.draws() % static_cast<uint64_t>(sum.count() + 1)));
-    bool is_given = false;
-    for (const auto& [pid, time] : busy_of) {
-      const bool is_this = !is_given && time > Nanos{} && drawn <= time;
-      sample.of.push_back({pid, is_this ? sample.busy : 0});
-      is_given |= is_this;
-      drawn -= time;
-    }
+    const auto holder = device.names.find(device.engines[0].holder());
+    if (holder != device.names.end()) sample.of.push_back({holder->second.pid, sample.busy});
   }
   return std::exchange(device.sample, std::move(sample));
 }

@@ -57,7 +57,6 @@ struct Model::Context {
   Device* device = nullptr;
   uint32_t handle = 0;  // that of its graphics group
   uint32_t member = 0;  // unique in the machine
-  Nanos busy_then{};    // it had worked so long when the last sample was taken
   uint32_t mps_server = 0;
   std::array<Group, kGroups> groups;
   std::map<uint32_t, Queue> queues;
@@ -101,7 +100,6 @@ struct Model::Device {
   Time sampled;
   Nanos busy_then{};
   uint64_t samples = 0;  // that were asked for
-  std::minstd_rand draws;
   UtilisationSample sample;
 };
 

@@ -12,33 +12,62 @@ namespace {
 using namespace std::chrono_literals;
 
 std::vector<Nanos> divided(Nanos busy, std::vector<Claim> claims) {
-  divide(busy, claims);
+  divide(busy, 200ms, claims);
   std::vector<Nanos> used;
   for (const Claim& claim : claims) used.push_back(claim.used);
   return used;
 }
 
-TEST(Division, WhoIsListedWorked) {
-  EXPECT_EQ(divided(50ms, {{.alone = 150ms, .listed = 50ms}, {.alone = 50ms}}),
+TEST(Division, WhoWasSeenToWorkDidIt) {
+  EXPECT_EQ(divided(50ms, {{.alone = 100ms, .seen_rate = 0.5}, {.alone = 50ms, .presumed = 50ms}}),
             (std::vector<Nanos>{50ms, 0ms}));
 }
 
-// An idle neighbour, and one that has died since.
-TEST(Division, OfWhoIsNotListedItIsAsWasPresumed) {
-  EXPECT_EQ(divided(50ms, {{.alone = 150ms}, {.alone = 50ms, .presumed = 50ms}}),
-            (std::vector<Nanos>{0ms, 50ms}));
-  EXPECT_EQ(divided(50ms, {{.alone = 150ms, .presumed = 150ms, .listed = 0ms},
-                           {.alone = 60ms, .presumed = 60ms}}),
-            (std::vector<Nanos>{0ms, 50ms}));
-  EXPECT_EQ(divided(90ms, {{.alone = 100ms, .presumed = 20ms}, {.alone = 60ms, .presumed = 40ms}}),
-            (std::vector<Nanos>{44ms, 46ms}))
-      << "what is left in proportion to the rest";
+// Whatever is presumed: the other one was not there for long enough.
+TEST(Division, WhoWasThereForSoLongDidIt) {
+  EXPECT_EQ(divided(95ms, {{.alone = 90ms}, {.alone = 10ms, .presumed = 10ms}}),
+            (std::vector<Nanos>{90ms, 10ms}))
+      << "saturated";
+  EXPECT_EQ(divided(80ms, {{.alone = 90ms}, {.alone = 10ms, .presumed = 10ms}}),
+            (std::vector<Nanos>{70ms, 10ms}));
 }
 
-TEST(Division, ListedBeyondTheTimeAloneIsSomebodyElsesWork) {
-  EXPECT_EQ(divided(200ms, {{.alone = 20ms, .listed = 200ms}, {.alone = 100ms}}),
+// An idle neighbour, and one that has died since.
+TEST(Division, OtherwiseItIsAsWasPresumed) {
+  EXPECT_EQ(divided(50ms, {{.alone = 150ms}, {.alone = 50ms, .presumed = 50ms}}),
+            (std::vector<Nanos>{0ms, 50ms}));
+  EXPECT_EQ(divided(90ms, {{.alone = 100ms, .presumed = 20ms}, {.alone = 60ms, .presumed = 40ms}}),
+            (std::vector<Nanos>{45ms, 45ms}))
+      << "30 ms the first one did for certain, and what is left in proportion to the rest";
+}
+
+TEST(Division, BeyondTheTimeAloneItIsSomebodyElsesWork) {
+  EXPECT_EQ(divided(200ms, {{.alone = 20ms, .seen_rate = 1}, {.alone = 100ms}}),
             (std::vector<Nanos>{20ms, 100ms}));
-  EXPECT_EQ(divided(-5ms, {{.alone = 20ms, .listed = 20ms}}), (std::vector<Nanos>{0ms}));
+  EXPECT_EQ(divided(-5ms, {{.alone = 20ms, .seen_rate = 1}}), (std::vector<Nanos>{0ms}));
+}
+
+// 90 ms of a turn, then another one holds the GPU for the rest.
+TEST(Division, WhatItDidAtMostIsWhatOthersWereNotSeenToDo) {
+  const auto most = [](double seen_of_first) {
+    std::vector<Claim> claims{{.shared = 90ms, .seen_rate = seen_of_first}, {.alone = 110ms}};
+    divide(90ms, 200ms, claims);
+    EXPECT_EQ(claims[1].used, 0ms);
+    EXPECT_EQ(claims[0].least, 0ms) << "the other one may have done it";
+    EXPECT_EQ(claims[0].most, 90ms);
+    return claims[1].most;
+  };
+  EXPECT_EQ(most(0), 90ms) << "the first one may have rested";
+  EXPECT_EQ(most(1), 0ms);
+  EXPECT_EQ(most(0.5), 45ms);
+}
+
+TEST(Division, WhatItDidAtLeastIsWhatOthersHadNoTimeFor) {
+  std::vector<Claim> claims{{.shared = 90ms}, {.alone = 10ms}, {}};
+  divide(95ms, 200ms, claims);
+  EXPECT_EQ(claims[0].least, 85ms);
+  EXPECT_EQ(claims[1].least, 5ms);
+  EXPECT_EQ(claims[2].most, 0ms);
 }
 
 TEST(Division, GivesAllThatThereIsAndNobodyMoreThanItWasThereFor) {
@@ -49,18 +78,21 @@ TEST(Division, GivesAllThatThereIsAndNobodyMoreThanItWasThereFor) {
     for (Claim& claim : claims) {
       claim.alone = Nanos(random() % 100'000'000);
       claim.presumed = Nanos(random() % (claim.alone.count() + 1));
-      if (random() % 2 == 0) claim.listed = Nanos(random() % 200'000'000);
+      if (random() % 2 == 0) claim.seen_rate = static_cast<double>(random() % 1000) / 1000;
       all += claim.alone;
     }
     const Nanos busy(random() % 300'000'000);
-    divide(busy, claims);
+    divide(busy, 200ms, claims);
     Nanos used{};
     for (const Claim& claim : claims) {
       EXPECT_GE(claim.used, Nanos{});
       EXPECT_LE(claim.used, claim.alone + 3ns);
+      EXPECT_LE(claim.least, claim.most);
+      EXPECT_LE(claim.most, claim.held());
       used += claim.used;
     }
-    EXPECT_NEAR(used.count(), std::min(busy, all).count(), 20);
+    const Nanos due = busy + 5ms >= all ? all : busy;
+    EXPECT_NEAR(used.count(), due.count(), 20);
   }
 }
 

@@ -187,9 +187,15 @@ TEST_F(LoneTest, WhatNoSampleHasToldOfWhenItIsClosedIsUse) {
   EXPECT_EQ(accounting_.close(kA).gross(), milliseconds(400));
 }
 
-// The driver does not list it any more, but knows how busy the GPU was.
+// The driver does not list it any more, but knows how busy the GPU was. It names B, which the GPU
+// holds then, and which was seen to rest before.
 TEST_F(LoneTest, ASampleTellsOfOneThatHasEnded) {
-  sample(0, -seconds(1), {});
+  start({}, kB);
+  consume(seconds(1));
+  accounting_.sample({.from = at({}), .until = at(seconds(1)), .busy = 0, .of = {{kB, 0}}},
+                     at(seconds(1)));
+  accounting_.consume({{}, 0, at(seconds(1))});
+  EXPECT_LE(accounting_.take_charge(kB).net(), milliseconds(3));
   for (const bool has_worked : {true, false}) {
     const Nanos from = seconds(has_worked ? 1 : 2);
     accounting_.add(kA, at(from));
@@ -204,7 +210,7 @@ TEST_F(LoneTest, ASampleTellsOfOneThatHasEnded) {
     accounting_.sample({.from = at(from),
                         .until = at(from + milliseconds(200)),
                         .busy = has_worked ? 0.25 : 0.01,
-                        .of = {{kB, 0}}},
+                        .of = {{kB, has_worked ? 0.25 : 0.01}}},
                        at(from + milliseconds(200)));
     EXPECT_TRUE(accounting_.is_told(kA));
     const Accounting::Charge last = accounting_.close(kA);
@@ -403,7 +409,8 @@ TEST_F(StartTest, ASampleThatContradictsItsWordIsBelieved) {
 }
 
 // One that says nothing works alone for 100 ms, and rests while a neighbour, which does nothing,
-// has the GPU for as long: who of them worked no sample tells, so that its caps count it.
+// has the GPU for as long: who of them worked no sample tells, so that its caps count it. The
+// sample names the one that the GPU holds at its end.
 TEST_F(StartTest, ALiarDoesNotHideBehindAnIdleNeighbour) {
   Nanos worked{}, counted{};
   for (Nanos from{}; from < seconds(20); from += milliseconds(200)) {
@@ -419,6 +426,34 @@ TEST_F(StartTest, ALiarDoesNotHideBehindAnIdleNeighbour) {
     counted += charge.net() + charge.excused;
   }
   EXPECT_GE(counted, worked * 95 / 100);
+}
+
+// B works until it is frozen, and A has the GPU then and rests. When A was away, B was seen to
+// work.
+TEST_F(StartTest, WhoHoldsTheGpuAfterAnotherOneHasNotDoneItsWork) {
+  Nanos of_a{}, of_b{};
+  for (int span = 0; span < 100; ++span) {
+    const Nanos from = milliseconds(200) * span, frozen = from + milliseconds(90);
+    const bool is_a_away = span % 20 == 0;
+    accounting_.set_frozen(kB, false, at(from));
+    accounting_.set_frozen(kB, true, at(frozen));
+    start(from, kB);
+    stop(frozen, kB);
+    if (!is_a_away) start(frozen, kA);
+    consume(from + milliseconds(200));
+    if (!is_a_away) stop(from + milliseconds(200), kA);
+    accounting_.sample({.from = at(from),
+                        .until = at(from + milliseconds(200)),
+                        .busy = 0.455,
+                        .of = {{kA, is_a_away ? 0 : 0.455}}},
+                       at(from + milliseconds(200)));
+    for (const auto& [pid, sum] : {std::pair(kA, &of_a), std::pair(kB, &of_b)}) {
+      const Accounting::Charge charge = accounting_.take_charge(pid);
+      *sum += charge.net() + charge.excused;
+    }
+  }
+  EXPECT_NEAR(of_b.count(), 9e9, 1e8);
+  EXPECT_LE(of_a, 100 * milliseconds(4)) << "its slice, and half a percent";
 }
 
 TEST_F(StartTest, ASampleOfAStartThatHasGoneToWorkContradictsNothing) {

@@ -85,6 +85,26 @@ TEST_F(LoneCaps, OneWhoseNeighbourPausesHasItAll) {
   EXPECT_NEAR(of(executed(rig_, capped) - before, kTime), 0.1, 0.015);
 }
 
+// An honest one that does little beside one that is frozen for its cap: it holds the GPU then, so
+// that the driver's samples name it for the other one's work.
+TEST_F(LoneCaps, OneThatHoldsTheGpuWhileAnotherIsFrozenIsNotHeld) {
+  rig_.start();
+  Bursts light{.program = &rig_.add("light", {{"max", "10%"}})};
+  Bursts heavy{.program = &rig_.add("heavy", {{"max", "45%"}})};
+  work(heavy, 1000s);
+  rig_.run_for(2s);
+  const Nanos before = executed(rig_, heavy);
+  constexpr Nanos kTime = 30s;
+  for (Nanos now{}; now < kTime; now += 97ms) {
+    work(light, 2ms);
+    rig_.run_for(97ms);
+  }
+  EXPECT_GE(executed(rig_, light) + 2ms, asked(light));
+  EXPECT_LE(Nanos(rig_.tenant("light").throttled_ns), kTime / 10) << "it was 39 %";
+  EXPECT_LE(of(Nanos(rig_.tenant("light").gpu[0].gpu_time_ns), asked(light)), 2.1) << "2.6 times";
+  EXPECT_NEAR(of(executed(rig_, heavy) - before, kTime), 0.45, 0.02);
+}
+
 // What it may have it gets: one that works less than its cap is not held for what it rested.
 TEST_F(LoneCaps, OneThatRestsMostOfTheTimeIsNotHeld) {
   rig_.start();
