@@ -243,8 +243,11 @@ void Accounting::charge(Time from, Time to) {
 
 // Beyond its slice it is alone, and what it did a sample tells.
 void Accounting::charge_alone(Meter& meter, Time from, Time to) {
-  if (to - resident_since_ > kLoneAfter && from >= meter.ended) return;
-  const double rate = meter.lone.rate(to);
+  const bool is_long = to - resident_since_ > kLoneAfter;
+  if (is_long && from >= meter.ended) return;
+  // What it did at its start says little of what it does then.
+  const bool is_starting = !is_long && to - meter.added < kStart;
+  const double rate = is_starting ? 1 : meter.lone.rate(to);
   const Nanos presumed = meter.lone_use.add_alone(from, to, rate);
   if (rate > 0) meter.last_active = to;
   meter.pending.presumed += presumed;

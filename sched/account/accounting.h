@@ -53,6 +53,9 @@ class Accounting {
   // A longer sample tells only that somebody was there: what it is the mean of is not known.
   static constexpr Nanos kLongestSample = std::chrono::milliseconds(1500);
   static constexpr size_t kMostUntold = 32;
+  // Twice the longest start of sixteen at once on an H200 (bench/results/starts.jsonl,
+  // short_programs.jsonl).
+  static constexpr Nanos kStart = std::chrono::seconds(5);
   // Samples are put together to that: freezes are counted in tenths of it.
   static constexpr Nanos kSampledTogether = std::chrono::seconds(1);
 

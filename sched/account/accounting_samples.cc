@@ -48,8 +48,10 @@ void Accounting::settle(const UtilisationSample& sample) {
   std::vector<Claim> claims;
   const auto claim = [&](Meter* meter, LoneUse& lone_use) {
     const LoneUse::Told& of = told.emplace_back(meter, lone_use.take(from, until)).second;
-    claims.push_back({.shared = of.shared, .alone = of.alone, .presumed = of.presumed});
-    if (meter != nullptr) claims.back().seen_rate = meter->seen.least(until);
+    claims.push_back({.shared = of.shared, .alone = of.alone, .expected = of.alone - of.at_rest});
+    if (meter == nullptr) return;
+    claims.back().expected = scaled(claims.back().expected, meter->lone.rate(until));
+    claims.back().seen_rate = meter->seen.least(until);
   };
   for (auto& [pid, meter] : meters_) claim(&meter, meter.lone_use);
   for (Former& former : formers_) claim(&former.meter, former.meter.lone_use);

@@ -6,7 +6,7 @@
 //   at least   what is left if all the others worked all the time that the GPU held them;
 //   at most    what is left if these worked as little as they were lately seen to (seen_rate.h).
 // What the turns beside others leave of the sum is given to each up to the least; then as far as it
-// was taken to be busy, up to the most; then up to the most; then to all that were there.
+// is expected to work, up to the most; then up to the most; then to all that were there.
 //   busy for 95 ms; A was held for 90, B for 10: A did 85 to 95 and B 5 to 10; if A was seen to
 //   work at 1, B did 5
 // Pure.
@@ -26,7 +26,7 @@ inline constexpr double kNoise = 0.025;
 struct Claim {
   Nanos shared{};        // the GPU held it for so long beside others, which is use
   Nanos alone{};         // and for so long alone
-  Nanos presumed{};      // of that it was taken to be busy for so much
+  Nanos expected{};      // of that it works for so much, if it goes on as before
   double seen_rate = 0;  // the part of all that time in which it works at least
 
   Nanos least{}, most{};  // that it did in all
@@ -67,7 +67,7 @@ inline void divide(Nanos busy, Nanos span, std::span<Claim> claims) {
     }
   };
   give([](const Claim& claim) { return claim.least - claim.shared; });
-  give([](const Claim& claim) { return std::min(claim.presumed, claim.most_alone()); });
+  give([](const Claim& claim) { return std::min(claim.expected, claim.most_alone()); });
   give([](const Claim& claim) { return claim.most_alone(); });
   give([](const Claim& claim) { return claim.alone; });
 }

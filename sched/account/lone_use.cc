@@ -61,6 +61,7 @@ LoneUse::Told LoneUse::take(Time from, Time until) {
   const auto is_told = [&](const Stretch& stretch) {
     (stretch.kind == Kind::kShared ? told.shared : told.alone) += stretch.resident;
     told.presumed += stretch.presumed;
+    if (stretch.kind == Kind::kByWord) told.at_rest += stretch.resident;
     if (stretch.kind != Kind::kShared) told.alone_in.push_back(stretch);
   };
   for (Stretch stretch : stretches_) {

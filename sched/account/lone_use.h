@@ -53,6 +53,7 @@ class LoneUse {
   struct Told {
     std::vector<Stretch> alone_in{};
     Nanos shared{}, alone{}, presumed{};  // presumed: of the time alone
+    Nanos at_rest{};                      // of the time alone, by its word
 
     // It used so much of the time alone: `correct` is called with each part of that, and what is
     // to be added to what was presumed there.

@@ -19,24 +19,24 @@ std::vector<Nanos> divided(Nanos busy, std::vector<Claim> claims) {
 }
 
 TEST(Division, WhoWasSeenToWorkDidIt) {
-  EXPECT_EQ(divided(50ms, {{.alone = 100ms, .seen_rate = 0.5}, {.alone = 50ms, .presumed = 50ms}}),
+  EXPECT_EQ(divided(50ms, {{.alone = 100ms, .seen_rate = 0.5}, {.alone = 50ms, .expected = 50ms}}),
             (std::vector<Nanos>{50ms, 0ms}));
 }
 
-// Whatever is presumed: the other one was not there for long enough.
+// Whatever is expected: the other one was not there for long enough.
 TEST(Division, WhoWasThereForSoLongDidIt) {
-  EXPECT_EQ(divided(95ms, {{.alone = 90ms}, {.alone = 10ms, .presumed = 10ms}}),
+  EXPECT_EQ(divided(95ms, {{.alone = 90ms}, {.alone = 10ms, .expected = 10ms}}),
             (std::vector<Nanos>{90ms, 10ms}))
       << "saturated";
-  EXPECT_EQ(divided(80ms, {{.alone = 90ms}, {.alone = 10ms, .presumed = 10ms}}),
+  EXPECT_EQ(divided(80ms, {{.alone = 90ms}, {.alone = 10ms, .expected = 10ms}}),
             (std::vector<Nanos>{70ms, 10ms}));
 }
 
 // An idle neighbour, and one that has died since.
-TEST(Division, OtherwiseItIsAsWasPresumed) {
-  EXPECT_EQ(divided(50ms, {{.alone = 150ms}, {.alone = 50ms, .presumed = 50ms}}),
+TEST(Division, OtherwiseItIsAsWasExpected) {
+  EXPECT_EQ(divided(50ms, {{.alone = 150ms}, {.alone = 50ms, .expected = 50ms}}),
             (std::vector<Nanos>{0ms, 50ms}));
-  EXPECT_EQ(divided(90ms, {{.alone = 100ms, .presumed = 20ms}, {.alone = 60ms, .presumed = 40ms}}),
+  EXPECT_EQ(divided(90ms, {{.alone = 100ms, .expected = 20ms}, {.alone = 60ms, .expected = 40ms}}),
             (std::vector<Nanos>{45ms, 45ms}))
       << "30 ms the first one did for certain, and what is left in proportion to the rest";
 }
@@ -77,7 +77,7 @@ TEST(Division, GivesAllThatThereIsAndNobodyMoreThanItWasThereFor) {
     Nanos all{};
     for (Claim& claim : claims) {
       claim.alone = Nanos(random() % 100'000'000);
-      claim.presumed = Nanos(random() % (claim.alone.count() + 1));
+      claim.expected = Nanos(random() % (claim.alone.count() + 1));
       if (random() % 2 == 0) claim.seen_rate = static_cast<double>(random() % 1000) / 1000;
       all += claim.alone;
     }

@@ -92,7 +92,7 @@ TEST_F(LoneCaps, OneThatHoldsTheGpuWhileAnotherIsFrozenIsNotHeld) {
   Bursts light{.program = &rig_.add("light", {{"max", "10%"}})};
   Bursts heavy{.program = &rig_.add("heavy", {{"max", "45%"}})};
   work(heavy, 1000s);
-  rig_.run_for(2s);
+  rig_.run_for(6s);
   const Nanos before = executed(rig_, heavy);
   constexpr Nanos kTime = 30s;
   for (Nanos now{}; now < kTime; now += 97ms) {
