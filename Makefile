@@ -371,9 +371,10 @@ SOAK_MINUTES ?= 480
 ORDER_EVENTS ?= 1000000
 # Of two calls of streams one stands still before each STEPS-th of its instructions.
 STEPS ?= 23
-test-long: all $(addprefix $(O)/bin/tests/,kill_storm_test orders_test tpot_test streams_test)  ## agents and supervisors killed KILLS=10000 times; all tools at random for SOAK_MINUTES=480
+test-long: all $(addprefix $(O)/bin/tests/,kill_storm_test orders_test sched_test tpot_test streams_test)  ## agents and supervisors killed KILLS=10000 times; all tools at random for SOAK_MINUTES=480
 	GPUSHARE_TEST_ORDER_EVENTS=$(ORDER_EVENTS) $(O)/bin/tests/orders_test --gtest_filter='*OrderStorm.OneRuns*'
 	GPUSHARE_TEST_ORDER_EVENTS=$(ORDER_EVENTS) $(O)/bin/tests/tpot_test --gtest_filter='TpotStorm*'
+	GPUSHARE_TEST_FREEZE_SEEDS=600 GPUSHARE_TEST_CHARGE_SEEDS=60 $(O)/bin/tests/sched_test --gtest_filter='*FrozenModel*:*ChargesModel*'
 	GPUSHARE_TEST_SEEDS=600 $(O)/bin/tests/streams_test --gtest_filter='InterleavedTest.*'
 	GPUSHARE_TEST_STEPS=$(STEPS) $(O)/bin/tests/streams_test --gtest_filter='StepsTest.AllPairs'
 	GPUSHARE_TEST_VIRTUAL_KILLS=$(KILLS) $(O)/bin/tests/kill_storm_test --gtest_filter='VirtualStorm.*'

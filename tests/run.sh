@@ -76,15 +76,18 @@ run_tests() {
 }
 
 # Of what runs plain as well: no demo, nothing in real time, and no figures that take minutes when they are
-# sanitized; and fewer random events, whose kinds all come up in the first thousands. The thread sanitizer
+# sanitized; and fewer random events, whose kinds all come up in the first thousands. Of the models of freezes and
+# charges fewer seeds, which take ten times as long as plain (`make check` runs more). The thread sanitizer
 # has nothing to find in long tests of one thread, which run plain and under the others.
 run_sanitized_tests() { # FOLDER PROGRAM...
-  local folder=$1 not="-Demo.*:*RealTime*:*AgentLoop.*/fifo:*AgentLoop.*/turns:Replay.TurnsAreProcessorSharing"
+  local folder=$1 not="-Demo.*:*RealTime*:*AgentLoop.*/fifo:*AgentLoop.*/turns:Replay.TurnsAreProcessorSharing:UsageOfShortJobs.*:UsageFile.NeverExceedsItsLimit"
   shift
   [[ $folder != *thread ]] ||
-    not+=:UsageFile.NeverExceedsItsLimit:UsageFile.SurvivesAHundredKillsWhileWriting:UsageFile.AWeekOfFiftyTenantsOnEightGpusFits:UsageFile.AFileOfTheFirstLayoutIsTakenOver:UsageOnASmallDisk.ADiskThatIsSmallerThanTheLimitHoldsTheLatest
+    not+=:UsageFile.SurvivesAHundredKillsWhileWriting:UsageFile.AWeekOfFiftyTenantsOnEightGpusFits:UsageFile.AFileOfTheFirstLayoutIsTakenOver:UsageOnASmallDisk.ADiskThatIsSmallerThanTheLimitHoldsTheLatest
   GPUSHARE_TEST_ORDER_EVENTS=${GPUSHARE_TEST_ORDER_EVENTS:-20000} \
     GPUSHARE_TEST_VIRTUAL_KILLS=${GPUSHARE_TEST_VIRTUAL_KILLS:-100} \
+    GPUSHARE_TEST_FREEZE_SEEDS=${GPUSHARE_TEST_FREEZE_SEEDS:-20} \
+    GPUSHARE_TEST_CHARGE_SEEDS=${GPUSHARE_TEST_CHARGE_SEEDS:-1} \
     run_tests "$folder" "$not" "$@"
 }
 

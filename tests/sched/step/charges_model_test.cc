@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <numeric>
 #include <random>
 #include <set>
@@ -21,6 +20,7 @@
 #include "tests/sched/account/lossy_gpu.h"
 #include "tests/sched/enforce/late_line.h"
 #include "tests/sched/support/scheduler_rig.h"
+#include "tests/support/given.h"
 
 namespace gpushare {
 namespace {
@@ -473,11 +473,11 @@ TEST_P(ChargesModel, EachTenantIsChargedForWhatItsProgramsDid) {
 }
 
 std::vector<ChargesCase> cases() {
-  const char* const text = std::getenv("GPUSHARE_TEST_CHARGE_SEEDS");
-  const auto seeds = static_cast<uint32_t>(text == nullptr ? 2 : std::atol(text));
+  const int seeds = test::number_given("GPUSHARE_TEST_CHARGE_SEEDS", 2);
   std::vector<ChargesCase> all;
-  for (uint32_t seed = 0; seed < seeds; ++seed)
-    for (int kind = 0; kind < kKinds; ++kind) all.push_back({seed, static_cast<Kind>(kind)});
+  for (int seed = 0; seed < seeds; ++seed)
+    for (int kind = 0; kind < kKinds; ++kind)
+      all.push_back({static_cast<uint32_t>(seed), static_cast<Kind>(kind)});
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(Seeds, ChargesModel, ::testing::ValuesIn(cases()), [](const auto& info) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whatever happens, in random order and in virtual time: what is frozen is listed, is thawed when
-// nobody wants it frozen, and nothing of a living process is frozen after stop and recovery.
+// nobody wants it frozen, and nothing of a living process is frozen after stop and recovery. More
+// seeds: GPUSHARE_TEST_FREEZE_SEEDS.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +12,7 @@
 #include "tests/sched/enforce/queued_line.h"
 #include "tests/sched/support/nasty_machine.h"
 #include "tests/sched/support/scheduler_rig.h"
+#include "tests/support/given.h"
 
 namespace gpushare {
 namespace {
@@ -152,7 +154,8 @@ TEST_P(FrozenModel, NothingStaysFrozenWhateverHappens) {
 
 std::vector<FrozenCase> cases(bool is_queued) {
   std::vector<FrozenCase> all;
-  for (uint32_t seed = 0; seed < 60; ++seed) all.push_back({seed, is_queued});
+  const int seeds = test::number_given("GPUSHARE_TEST_FREEZE_SEEDS", 60);
+  for (int seed = 0; seed < seeds; ++seed) all.push_back({static_cast<uint32_t>(seed), is_queued});
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(Seeds, FrozenModel, ::testing::ValuesIn(cases(false)));

@@ -449,7 +449,7 @@ TEST_F(StepsTest, LegacyWorkIsInOrderBesideTheBeginOfACapture) {
 // Each pair of calls, at a few instructions.
 TEST_F(StepsTest, AllPairs) {
   if (!Stepping::is_possible()) GTEST_SKIP() << "no stepping here: sanitized, or not on x86-64";
-  const auto stride = static_cast<uint32_t>(test::number_given("GPUSHARE_TEST_STEPS", 4999));
+  const auto stride = static_cast<uint32_t>(test::number_given("GPUSHARE_TEST_STEPS", 9973));
   // The first instruction is another one in each pair.
   constexpr uint32_t kApart = 631;
   uint32_t offset = 0;
