@@ -44,6 +44,7 @@ def measure(agent, tenant, words, seconds):
 def main():
     parser = rig.parser(__doc__)
     parser.add_argument("--seconds", type=float, default=8, help="how long each attempt lasts (default: 8)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="attempts whose name has TEXT (default: all)")
     options = parser.parse_args()
     attacks = options.build / "bin/attacks"
     # A simulated GPU's unit of work is known; to measure it under a cap takes long.
@@ -53,6 +54,9 @@ def main():
     tries += [(FORGED, "short", [attacks / "short_programs", "--program-ms", "50", "--slots", "1"])]
     tries += [("short, frozen, killed at once", "frozen", [attacks / "short_programs", "--program-ms", "50", *FROZEN])]
     tries += [(f"daemon, {how}", "daemon", [attacks / "daemonise", "--how", how]) for how in DAEMONS]
+    tries = [one for one in tries if options.only in one[0]]
+    if not tries:
+        parser.error(f"no attempt has a name like '{options.only}'")
     for name, tenant, words in tries:
         is_frozen = tenant == "frozen"
         seconds = max(options.seconds, 20) if name == FORGED else options.seconds
