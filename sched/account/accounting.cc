@@ -104,7 +104,7 @@ bool Accounting::is_told(pid_t pid, std::optional<Time> before) const {
 Accounting::Charge Accounting::close(pid_t pid, std::optional<Time> before) {
   Meter* const meter = account(pid, before);
   if (meter == nullptr) return {};
-  strangers_.absorb_shared(meter->lone_use);
+  strangers_.absorb(meter->lone_use);
   const LoneUse::Untold untold = meter->lone_use.close();
   write_off(*meter, untold);
   count(*meter, untold.spared_by_rate);
@@ -245,7 +245,7 @@ void Accounting::charge(Time from, Time to) {
 void Accounting::charge_alone(Meter& meter, Time from, Time to) {
   const bool is_long = to - resident_since_ > kLoneAfter;
   if (is_long && from >= meter.ended) return;
-  // What it did at its start says little of what it does then.
+  // Its first samples are of its start, and say little of the work that comes after it.
   const bool is_starting = !is_long && to - meter.added < kStart;
   const double rate = is_starting ? 1 : meter.lone.rate(to);
   const Nanos presumed = meter.lone_use.add_alone(from, to, rate);
@@ -283,11 +283,6 @@ void Accounting::write_off(Meter& meter, const LoneUse::Untold& untold) {
   count(meter, untold.presumed);
   meter.pending.presumed -= untold.presumed;
   meter.pending.excused += untold.spared_by_word;
-}
-
-void Accounting::know_resident(Time at) {
-  is_resident_known_ = true;
-  holders_known_since_ = std::min(holders_known_since_, at);
 }
 
 // It was not alone for long enough to say so, or is not at rest any more.
@@ -372,13 +367,14 @@ void Accounting::infer_resident() {
   }
   if (busy != 1) return;
   resident_ = found;
-  know_resident(at_);
+  is_resident_known_ = true;
 }
 
 void Accounting::apply(const SwitchRecord& record) {
   if (Meter* const resident = bearer(resident_)) decide(*resident);
   resident_since_ = record.time;
-  know_resident(record.time);
+  is_resident_known_ = true;
+  holders_known_since_ = std::min(holders_known_since_, record.time);
   Meter* meter = bearer(record.pid);
   if (meter != nullptr && !record.is_start) meter->signs.shown = record.time;
   if (meter != nullptr && !meter->is_frozen) meter->last_active = record.time;

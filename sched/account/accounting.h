@@ -53,8 +53,8 @@ class Accounting {
   // A longer sample tells only that somebody was there: what it is the mean of is not known.
   static constexpr Nanos kLongestSample = std::chrono::milliseconds(1500);
   static constexpr size_t kMostUntold = 32;
-  // Twice the longest start of sixteen at once on an H200 (bench/results/starts.jsonl,
-  // short_programs.jsonl).
+  // So long its work in turns that are not kLoneAfter yet is presumed whatever its samples say:
+  // twice the longest start of sixteen at once on an H200 (docs/limits.md).
   static constexpr Nanos kStart = std::chrono::seconds(5);
   // Samples are put together to that: freezes are counted in tenths of it.
   static constexpr Nanos kSampledTogether = std::chrono::seconds(1);
@@ -244,7 +244,6 @@ class Accounting {
   void decide(Meter& meter);
   void begin_turn(Meter& meter, Time at);
   void forget_resident();
-  void know_resident(Time at);
   void end_turn(Meter& meter, Nanos turn);
   void close_slot();
   static Nanos slice_of(const Meter& meter);

@@ -51,7 +51,7 @@ void Accounting::settle(const UtilisationSample& sample) {
     claims.push_back({.shared = of.shared, .alone = of.alone, .expected = of.alone - of.at_rest});
     if (meter == nullptr) return;
     claims.back().expected = scaled(claims.back().expected, meter->lone.rate(until));
-    claims.back().seen_rate = meter->seen.least(until);
+    claims.back().seen = meter->seen.least(of.shared + of.alone, until - from, until);
   };
   for (auto& [pid, meter] : meters_) claim(&meter, meter.lone_use);
   for (Former& former : formers_) claim(&former.meter, former.meter.lone_use);
@@ -63,7 +63,8 @@ void Accounting::settle(const UtilisationSample& sample) {
     if (meter == nullptr) continue;
     const Claim& own = claims[i];
     const Nanos used = own.used;
-    if (holders_known_since_ <= from) meter->seen.note(own.least, own.held(), until);
+    if (holders_known_since_ <= from)
+      meter->seen.note(own.least, busy, own.held(), until - from, until);
     meter->lone.sample(from, until, of.rate(used), used);
     of.spread(used, [&](Time begin, Time end, Nanos more) { correct(*meter, begin, end, more); });
     settle(*meter, of, used);
@@ -80,13 +81,14 @@ void Accounting::settle(Meter& meter, const LoneUse::Told& told, Nanos used) {
   meter.pending.returned += std::max(told.presumed - used, Nanos{});
 }
 
-// What was given to this one. Whether it worked itself that tells only where nothing else does.
+// What the sample gives to this one: all that the GPU did, if the GPU held it then.
 void Accounting::note_sample(Meter& meter, double fraction, const UtilisationSample& sample) {
   const double busy = fraction < kBusySample ? 0 : fraction;
   meter.sampled = busy;
   if (!has_log_) meter.share = busy;
   if (busy > 0) meter.signs.shown = std::max(meter.signs.shown, sample.until);
-  if (busy > 0 && sample.busy < 0 && !meter.is_frozen)
+  const bool is_all_that_tells = !has_log_ || sample.busy < 0;
+  if (busy > 0 && is_all_that_tells && !meter.is_frozen)
     meter.last_active = std::max(meter.last_active, sample.until);
   const Nanos time = sample.until - std::max(sample.from, meter.added);
   if (time <= Nanos{} || time > kLongestSample) return;

@@ -4,11 +4,13 @@
 // the driver only knows the sum. It names a process, too, but that is the one that the GPU holds at
 // the instant of the sample, whoever worked (bench/results/named.jsonl). Two bounds hold for each:
 //   at least   what is left if all the others worked all the time that the GPU held them;
-//   at most    what is left if these worked as little as they were lately seen to (seen_rate.h).
-// What the turns beside others leave of the sum is given to each up to the least; then as far as it
-// is expected to work, up to the most; then up to the most; then to all that were there.
-//   busy for 95 ms; A was held for 90, B for 10: A did 85 to 95 and B 5 to 10; if A was seen to
-//   work at 1, B did 5
+//   at most    what is left if the others worked as little as they were lately seen to
+//   (seen_rate.h).
+// What the turns beside others leave of the sum is given to each up to the least, less what may be
+// noise; then as far as it is expected to work, up to the most; then up to the most; then to all
+// that were there.
+//   busy for 85 of 200 ms; A was held for 90, B for 10: A did 75 to 85 and B 0 to 10; if A was seen
+//   to do 80, B did at most 5
 // Pure.
 #pragma once
 
@@ -19,15 +21,15 @@
 
 namespace gpushare {
 
-// If so little of the span is missing in the time for which the GPU held them, they worked all that
-// time: the driver counts whole percents, and a freeze takes a millisecond.
+// So much of the span a sample may be wrong: the driver counts whole percents, and looks a little
+// earlier or later; and a program works for a millisecond while it is being frozen.
 inline constexpr double kNoise = 0.025;
 
 struct Claim {
-  Nanos shared{};        // the GPU held it for so long beside others, which is use
-  Nanos alone{};         // and for so long alone
-  Nanos expected{};      // of that it works for so much, if it goes on as before
-  double seen_rate = 0;  // the part of all that time in which it works at least
+  Nanos shared{};    // the GPU held it for so long beside others, which is use
+  Nanos alone{};     // and for so long alone
+  Nanos expected{};  // of that it works for so much, if it goes on as before
+  Nanos seen{};      // of all that time it works for so much at least, if it goes on as it was seen
 
   Nanos least{}, most{};  // that it did in all
   Nanos used{};           // of the time alone: what it is given
@@ -38,19 +40,20 @@ struct Claim {
 
 // The GPU was busy for so long of a span. Nobody is given more than it was there for.
 inline void divide(Nanos busy, Nanos span, std::span<Claim> claims) {
+  const Nanos noise = scaled(span, kNoise);
   Nanos held{}, alone{}, seen{};
   for (const Claim& claim : claims) {
     held += claim.held();
     alone += claim.alone;
-    seen += scaled(claim.held(), claim.seen_rate);
+    seen += claim.seen;
   }
   for (Claim& claim : claims) {
-    const Nanos others = held - claim.held();
-    const Nanos seen_of_others = seen - scaled(claim.held(), claim.seen_rate);
-    claim.least = std::clamp(busy - others, Nanos{}, claim.held());
-    claim.most = std::clamp(busy - seen_of_others, claim.least, claim.held());
+    claim.least = std::clamp(busy - (held - claim.held()), Nanos{}, claim.held());
+    claim.most = std::clamp(busy - (seen - claim.seen), claim.least, claim.held());
   }
-  Nanos left = busy + scaled(span, kNoise) >= held ? alone : busy - (held - alone);
+  // If no more than noise is missing they worked all the time.
+  const bool is_all = busy + std::min(noise, held / 10) >= held;
+  Nanos left = is_all ? alone : busy - (held - alone);
   const auto give = [&](auto&& up_to) {
     const auto more = [&](const Claim& claim) {
       return std::max(std::min(up_to(claim), claim.alone) - claim.used, Nanos{});
@@ -61,12 +64,12 @@ inline void divide(Nanos busy, Nanos span, std::span<Claim> claims) {
     const Nanos given = std::min(left, all);
     const double part = static_cast<double>(given.count()) / static_cast<double>(all.count());
     for (Claim& claim : claims) {
-      const Nanos own = given == all ? more(claim) : scaled(more(claim), part);
+      const Nanos own = scaled(more(claim), part);
       claim.used += own;
       left -= own;
     }
   };
-  give([](const Claim& claim) { return claim.least - claim.shared; });
+  give([&](const Claim& claim) { return claim.least - noise - claim.shared; });
   give([](const Claim& claim) { return std::min(claim.expected, claim.most_alone()); });
   give([](const Claim& claim) { return claim.most_alone(); });
   give([](const Claim& claim) { return claim.alone; });

@@ -3,9 +3,9 @@
 // nobody knows them. A program can hide from the observer that it makes a context. Two things tell:
 //   the switch log   a turn that begins after the freeze. A thaw is entered after the driver has
 //                    carried it out, so a turn counts only if no thaw follows soon.
-//   samples          of a context alone the log says nothing. The driver's samples of eight seconds
-//                    add up to more than the process was thawed in those and two more, by which a
-//                    sample may be late.
+//   samples          of a context alone the log says nothing. The driver's samples give all that
+//                    the GPU did to the process that it holds; those of eight seconds add up to
+//                    more than this one was thawed in those and two more, by which one may be late.
 //                      Example: at work alone with a cap of 20 %, 8 > 10 * 0.2: it runs frozen.
 // It proves nothing: it is a reason to ask the driver what the process has. Pure.
 #pragma once

@@ -49,9 +49,12 @@ void LoneUse::add(const Stretch& stretch) {
   stretches_.push_back(stretch);
 }
 
-void LoneUse::absorb_shared(const LoneUse& ended) {
-  for (const Stretch& stretch : ended.stretches_)
-    if (stretch.kind == Kind::kShared) stretches_.push_back(stretch);
+void LoneUse::absorb(const LoneUse& ended) {
+  for (Stretch stretch : ended.stretches_) {
+    if (stretch.kind == Kind::kByRate) stretch.kind = Kind::kShared;
+    if (stretch.kind == Kind::kShared) stretch.presumed = {};
+    stretches_.push_back(stretch);
+  }
   std::ranges::sort(stretches_, {}, &Stretch::from);
 }
 

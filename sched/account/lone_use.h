@@ -36,8 +36,9 @@ class LoneUse {
   void add_by_word(Time from, Time until) {
     add({from, until, until - from, {}, 0, Kind::kByWord});
   }
-  // One has ended of which no sample will be looked for any more: what it shared is remembered.
-  void absorb_shared(const LoneUse& ended);
+  // One has ended of which no sample will be looked for any more, and has been charged: the GPU
+  // held it all the same.
+  void absorb(const LoneUse& ended);
 
   enum class Kind { kShared, kByRate, kByWord };
   struct Stretch {

@@ -1,44 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
-// SeenRate: the part of the time in which the GPU holds a process that it works at least, as
-// samples have told for certain. Of each span the driver tells how busy the GPU was in all, and the
-// log for how long it held whom: if all the others had worked all the time that it held them, this
-// one still worked for the rest (division.h). Pure.
+// SeenRate: what a process does at least, as samples have told for certain. Of each span the driver
+// tells how busy the GPU was in all, and the log for how long it held whom: if all the others had
+// worked all the time that it held them, this one still worked for the rest (division.h). That is
+// taken for a part of the time for which it is held and of all time, and the smaller one counts:
+//   A works for 10 ms of each 100, and is held for 100 ms where nobody comes after it: 10 ms, also
+//   if it was once seen to work for all of the 10 ms that it was held
+// Pure.
 #pragma once
 
 #include <algorithm>
 #include <array>
 
+#include "sched/account/scaled.h"
 #include "shmctl/base/clock.h"
 
 namespace gpushare {
 
 class SeenRate {
  public:
-  // What was seen counts for five to ten seconds: the turns of two programs of which one is frozen
-  // for its cap now and then meet in all ways meanwhile.
-  static constexpr Nanos kHalf = std::chrono::seconds(5);
-  // Of less, whole percents of a sample tell little.
-  static constexpr Nanos kLeastHeld = std::chrono::milliseconds(20);
+  // What was seen counts for four to eight seconds: the turns of two programs of which one is
+  // frozen for its cap now and then meet in all ways meanwhile.
+  static constexpr Nanos kHalf = std::chrono::seconds(4);
+  // Held for a smaller part of the span, what a sample may be wrong by is much of what it did.
+  static constexpr int kLeastPart = 4;
 
-  // In a span until then the GPU held it for so long, and it worked for so long of that at least.
-  void note(Nanos least, Nanos held, Time until) {
-    if (held < kLeastHeld) return;
+  // In a span until then the GPU held it for so long, and it worked for so long of that at least;
+  // the GPU was busy for so long.
+  void note(Nanos least, Nanos busy, Nanos held, Nanos span, Time until) {
+    if (held <= Nanos{} || held < span / kLeastPart) return;
     if (until - begun_ >= kHalf) {
-      rates_ = {until - begun_ >= 2 * kHalf ? 0 : rates_[1], 0};
-      begun_ = until;
+      const bool is_old = until - begun_ >= 2 * kHalf;
+      halves_ = {is_old ? Rates{} : halves_[1], Rates{}};
+      begun_ = is_old ? until : begun_ + kHalf;
     }
-    const double rate = std::chrono::duration<double>(least) / held;
-    rates_[1] = std::max(rates_[1], std::clamp(rate, 0.0, 1.0));
+    halves_[1].of_held = std::max(halves_[1].of_held, part(least, held));
+    halves_[1].of_time = std::max(halves_[1].of_time, part(least, span));
+    // It worked no more than the GPU did.
+    for (Rates& rates : halves_) rates.of_held = std::min(rates.of_held, part(busy, held));
   }
 
-  // 0: it is not known to have worked.
-  double least(Time now) const {
-    const Nanos age = now - begun_;
-    return std::max(age < kHalf ? rates_[0] : 0, age < 2 * kHalf ? rates_[1] : 0);
+  // Of what it is held for in a span until then. Zero: it is not known to have worked.
+  Nanos least(Nanos held, Nanos span, Time until) const {
+    const Nanos age = until - begun_;
+    const Rates older = age < kHalf ? halves_[0] : Rates{};
+    const Rates newer = age < 2 * kHalf ? halves_[1] : Rates{};
+    return std::min(scaled(held, std::max(older.of_held, newer.of_held)),
+                    scaled(span, std::max(older.of_time, newer.of_time)));
   }
 
  private:
-  std::array<double, 2> rates_{};  // the most of the older half, and of that which has begun
+  struct Rates {
+    double of_held = 0, of_time = 0;
+  };
+  static double part(Nanos time, Nanos of) {
+    return std::clamp(std::chrono::duration<double>(time) / of, 0.0, 1.0);
+  }
+
+  std::array<Rates, 2> halves_{};  // the largest of the older one, and of that which has begun
   Time begun_{};
 };
 

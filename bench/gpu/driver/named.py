@@ -4,9 +4,10 @@
 
 Without an agent. One program, `worker`, works for a part of each round of 97 ms. The other one, `holder`, launches some
 kernels of 20 us in a millisecond and rests: the GPU keeps its context until another one launches. Both are stopped and
-continued by signals. Five ways, each for S seconds: the holder rests all the time; it comes after the work, before it,
-or in its middle; and both work, for half of the round each. For each way: how often a sample named whom, and how much
-it gave him; how busy the whole GPU was; and of each sample whom it named, its part, and at which ms of a round it was made. It needs root and a GPU that nothing else uses.
+continued by signals. Six ways, each for S seconds: the holder rests all the time; it comes after the work, before it,
+in its middle, or after little work; and both work, for half of the round each. For each way: how often a sample named
+whom, and how much it gave him; how busy the whole GPU was; and of each sample whom it named, its part, and at which ms
+of a round it was made. It needs root and a GPU that nothing else uses.
 """
 import contextlib
 import pathlib

@@ -2,6 +2,7 @@
 // The part of Model that the agent uses: controls of groups and channels, and observation. See
 // model.h.
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "intercept/sim/model/model_state.h"
@@ -200,7 +201,8 @@ UtilisationSample Model::utilisation(uint32_t gpu) {
   UtilisationSample sample{.from = std::exchange(device.sampled, now_), .until = now_};
   if (passed > kLongest) sample = {};  // nobody has asked meanwhile
   if (sample.until > sample.from) {
-    sample.busy = static_cast<double>(busy.count()) / static_cast<double>(passed.count());
+    const auto parts = static_cast<double>(busy.count()) / static_cast<double>(passed.count());
+    sample.busy = std::round(100 * parts) / 100;  // whole percents
     const auto holder = device.names.find(device.engines[0].holder());
     if (holder != device.names.end()) sample.of.push_back({holder->second.pid, sample.busy});
   }

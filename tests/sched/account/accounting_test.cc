@@ -335,7 +335,8 @@ TEST_F(AccountingTest, ProcessesThatAreNotOursOnlyMakeTheGpuBusy) {
 TEST_F(AccountingTest, WithoutALogSharesAreTheDriversSamples) {
   Accounting accounting(false);
   accounting.add(kA, at({}));
-  const UtilisationSample sampled{.from = at({}), .until = at(seconds(1)), .of = {{kA, 0.4}}};
+  const UtilisationSample sampled{
+      .from = at({}), .until = at(seconds(1)), .busy = 0.4, .of = {{kA, 0.4}}};
   EXPECT_TRUE(accounting.needs_samples());
   accounting.consume({{}, 0, at(seconds(1))});
   accounting.sample(sampled, at(seconds(1)));

@@ -105,6 +105,28 @@ TEST_F(LoneCaps, OneThatHoldsTheGpuWhileAnotherIsFrozenIsNotHeld) {
   EXPECT_NEAR(of(executed(rig_, heavy) - before, kTime), 0.45, 0.02);
 }
 
+// It works before each short request of an honest one, which then holds the GPU and rests: what it
+// did might have been the other one's, which was seen to work all the time now and then.
+TEST_F(LoneCaps, OneThatLeavesTheGpuToAnotherIsHeld) {
+  rig_.start();
+  Bursts capped{.program = &rig_.add("capped", {{"max", "10%"}})};
+  Bursts other{.program = &rig_.add("other", {})};
+  rig_.run_for(6s);
+  constexpr Nanos kTime = 60s;
+  for (Nanos now{}; now < kTime; now += 100ms) {
+    if (now % 15s == 0s) {
+      work(other, 400ms);
+      rig_.run_for(400ms);
+      now += 400ms;
+    }
+    if (executed(rig_, capped) == asked(capped)) work(capped, 45ms);
+    rig_.run_for(46ms);
+    work(other, 1ms);
+    rig_.run_for(54ms);
+  }
+  EXPECT_LE(of(executed(rig_, capped), kTime), 0.12);
+}
+
 // What it may have it gets: one that works less than its cap is not held for what it rested.
 TEST_F(LoneCaps, OneThatRestsMostOfTheTimeIsNotHeld) {
   rig_.start();

@@ -66,14 +66,16 @@ TEST_F(LoneUseTest, WhatIsNeverToldIsSpared) {
   use_.add_alone(lone_at(300ms), lone_at(400ms), 0.25);
   EXPECT_TRUE(use_.is_open());
   LoneUse other;
-  other.absorb_shared(use_);
+  other.absorb(use_);
   const LoneUse::Untold untold = use_.close();
   EXPECT_EQ(untold.presumed, 25ms);
   EXPECT_EQ(untold.spared_by_rate, 75ms);
   EXPECT_EQ(untold.spared_by_word, 200ms);
   EXPECT_FALSE(use_.is_open());
   EXPECT_EQ(use_.close().spared_by_rate, 0ms);
-  EXPECT_EQ(other.take(lone_at(50ms), lone_at(400ms)).shared, 50ms);
+  const LoneUse::Told held = other.take(lone_at(50ms), lone_at(400ms));
+  EXPECT_EQ(held.shared, 150ms) << "what has been charged";
+  EXPECT_EQ(held.at_rest, 200ms);
 }
 
 TEST_F(LoneUseTest, WhatIsOldOrTooMuchIsForgotten) {
