@@ -15,6 +15,7 @@
 // State is bounded by the processes added. One thread; no I/O.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -53,8 +54,9 @@ class Accounting {
   // A longer sample tells only that somebody was there: what it is the mean of is not known.
   static constexpr Nanos kLongestSample = std::chrono::milliseconds(1500);
   static constexpr size_t kMostUntold = 32;
-  // So long its work in turns that are not kLoneAfter yet is presumed whatever its samples say:
-  // twice the longest start of sixteen at once on an H200 (docs/limits.md).
+  // For so long after it came, what it is resident for in turns shorter than kLoneAfter is presumed
+  // to be use whatever samples say: twice the longest start of sixteen at once on an H200
+  // (docs/limits.md).
   static constexpr Nanos kStart = std::chrono::seconds(5);
   // Samples are put together to that: freezes are counted in tenths of it.
   static constexpr Nanos kSampledTogether = std::chrono::seconds(1);
@@ -82,6 +84,20 @@ class Accounting {
   // until close(). A pid that was not added is only added, as of `now`.
   void succeed(pid_t pid, Time at, Time now);
 
+  // What samples of several that were alone leave open. What may have been the use of each of two
+  // programs was done once: programs of one tenant have it together.
+  struct Doubt {
+    Nanos may{};          // besides what it is taken to have done
+    Nanos own{}, busy{};  // in these samples: that, and what the whole GPU did
+
+    void join(const Doubt& other) {
+      may += other.may;
+      own += other.own;
+      busy = std::max(busy, other.busy);
+    }
+    Nanos bounded() const { return std::clamp(busy - own, Nanos{}, may); }
+  };
+
   // Of a process that is alone nothing tells at once whether it uses the GPU: that is presumed, and
   // is settled by a sample of the driver, 0.2 to 0.4 s later.
   struct Charge {
@@ -90,6 +106,7 @@ class Accounting {
     Nanos returned{};    // so much that had been presumed was no use
     uint32_t turns = 0;  // times it was switched in
     Nanos excused{};     // besides, for caps: what may have been use, and nothing tells that it was
+    Doubt doubt{};       // besides, for caps
 
     // By how much all that it is taken to have used has grown; < 0: more was returned than added.
     Nanos net() const { return used + presumed; }
@@ -102,6 +119,9 @@ class Accounting {
       returned += more.returned;
       turns += more.turns;
       excused += more.excused;
+      doubt.may += more.doubt.may;
+      doubt.own += more.doubt.own;
+      doubt.busy += more.doubt.busy;
     }
   };
   // The time slice of its compute channel groups from now on. Unknown until then.

@@ -33,8 +33,8 @@ void Accounting::settle() {
 }
 
 // What the driver lists of each process is all that the GPU did, for the one that it held at the
-// instant of the sample. How busy the GPU was in all is exact. Of that the log tells what the turns
-// were; the rest was done by those that were alone.
+// instant of the sample. How busy the GPU was in all is right to within noise. Of that the log
+// tells what the turns were; the rest was done by those that were alone.
 void Accounting::settle(const UtilisationSample& sample) {
   const Time from = sample.from, until = sample.until;
   for (auto& [pid, meter] : meters_) {
@@ -69,7 +69,9 @@ void Accounting::settle(const UtilisationSample& sample) {
     of.spread(used, [&](Time begin, Time end, Nanos more) { correct(*meter, begin, end, more); });
     settle(*meter, of, used);
     // Nothing tells that it was not this one's use: caps count it.
-    meter->pending.excused += std::max(own.most_alone() - used, Nanos{});
+    meter->pending.doubt.may += std::max(own.most_alone() - used, Nanos{});
+    meter->pending.doubt.own += own.shared + used;
+    meter->pending.doubt.busy += busy;
   }
 }
 

@@ -2,7 +2,8 @@
 // Division: who made the GPU busy in the span of one sample. Turns beside others are use, by the
 // switch log. Several processes may have been alone in the span, one after the other, and of these
 // the driver only knows the sum. It names a process, too, but that is the one that the GPU holds at
-// the instant of the sample, whoever worked (bench/results/named.jsonl). Two bounds hold for each:
+// the instant of the sample, whoever worked (bench/results/named.jsonl). Of each is told what it
+// did
 //   at least   what is left if all the others worked all the time that the GPU held them;
 //   at most    what is left if the others worked as little as they were lately seen to
 //   (seen_rate.h).
@@ -51,7 +52,7 @@ inline void divide(Nanos busy, Nanos span, std::span<Claim> claims) {
     claim.least = std::clamp(busy - (held - claim.held()), Nanos{}, claim.held());
     claim.most = std::clamp(busy - (seen - claim.seen), claim.least, claim.held());
   }
-  // If no more than noise is missing they worked all the time.
+  // If no more than noise is missing they worked all the time; not if that is much of what it was.
   const bool is_all = busy + std::min(noise, held / 10) >= held;
   Nanos left = is_all ? alone : busy - (held - alone);
   const auto give = [&](auto&& up_to) {

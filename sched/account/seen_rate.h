@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// SeenRate: what a process does at least, as samples have told for certain. Of each span the driver
-// tells how busy the GPU was in all, and the log for how long it held whom: if all the others had
-// worked all the time that it held them, this one still worked for the rest (division.h). That is
-// taken for a part of the time for which it is held and of all time, and the smaller one counts:
-//   A works for 10 ms of each 100, and is held for 100 ms where nobody comes after it: 10 ms, also
-//   if it was once seen to work for all of the 10 ms that it was held
+// SeenRate: what a process does at least, as samples have told to within their noise. Of each span
+// the driver tells how busy the GPU was in all, and the log for how long it held whom: if all the
+// others had worked all the time that it held them, this one still worked for the rest
+// (division.h). That is taken for a part of the time for which it is held and of all time, and the
+// smaller one counts:
+//   A works for 20 ms of each 200, and is held for 200 ms where nobody comes after it: 20 ms, also
+//   if it was once seen to work for all of the 20 ms that it was held
 // Pure.
 #pragma once
 
@@ -22,7 +23,7 @@ class SeenRate {
   // frozen for its cap now and then meet in all ways meanwhile.
   static constexpr Nanos kHalf = std::chrono::seconds(4);
   // Held for a smaller part of the span, what a sample may be wrong by is much of what it did.
-  static constexpr int kLeastPart = 4;
+  static constexpr int kLeastPart = 10;
 
   // In a span until then the GPU held it for so long, and it worked for so long of that at least;
   // the GPU was busy for so long.

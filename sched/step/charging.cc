@@ -63,7 +63,9 @@ void Charging::charge_one(const ProcessId& process, uint32_t tenant, uint32_t gp
     outside_.tenants.for_line(tenant, [&](uint32_t slot, const Tenant& one) {
       const std::optional<Cap> cap = one.cap_on(gpu);
       if (!cap) return;
-      owed_[{gpu, slot}] += charge.net() + charge.excused;
+      Owed& owed = owed_[{gpu, slot}];
+      owed.known += charge.net() + charge.excused;
+      owed.doubt.join(charge.doubt);
     });
   }
 }
@@ -73,7 +75,7 @@ void Charging::settle(uint32_t gpu, bool takes_turns, Time now) {
     if (!outside_.tenants.at(slot)->cap_on(gpu)) continue;
     TokenBucket& bucket = outside_.region.tenants[slot].buckets[gpu];
     const auto owed = owed_.extract({gpu, slot});
-    const Nanos used = owed ? owed.mapped() : Nanos{};
+    const Nanos used = owed ? owed.mapped().known + owed.mapped().doubt.bounded() : Nanos{};
     bucket.refill(takes_turns ? now - std::max(used, Nanos{}) : now);
     bucket.charge(used);
     bucket.refill(now);

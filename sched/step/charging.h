@@ -63,7 +63,11 @@ class Charging {
                   const Accounting::Charge& charge);
 
   std::map<std::pair<ProcessId, uint32_t>, Presumed> presumed_;
-  std::map<std::pair<uint32_t, uint32_t>, Nanos> owed_;  // not settled: by GPU and tenant slot
+  struct Owed {
+    Nanos known{};
+    Accounting::Doubt doubt{};  // of all its programs
+  };
+  std::map<std::pair<uint32_t, uint32_t>, Owed> owed_;  // not settled: by GPU and tenant slot
   std::map<std::pair<uint32_t, uint32_t>, Nanos> of_departed_;
 };
 

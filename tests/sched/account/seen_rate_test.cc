@@ -44,8 +44,8 @@ TEST_F(SeenRateTest, WhoIsSeenToRestIsBelieved) {
 }
 
 TEST_F(SeenRateTest, WhatIsShortTellsNothing) {
-  note(40ms, 40ms, 1s);
-  EXPECT_EQ(least(40ms, 1200ms), 0ms);
+  note(15ms, 15ms, 1s);
+  EXPECT_EQ(least(15ms, 1200ms), 0ms);
 }
 
 TEST_F(SeenRateTest, WhatIsOldIsForgotten) {
