@@ -225,7 +225,8 @@ TEST(System, ProgramsThatEndedLeaveNothingBehind) {
   EXPECT_TRUE(eventually([&] { return rig.snapshot().processes.empty(); }));
   EXPECT_TRUE(eventually([&] { return rig.snapshot().ledger.empty(); }));
   EXPECT_EQ(rig.agent_pid(), agent) << "it did not die in between";
-  EXPECT_LE(descriptors(agent), before);
+  // What it opens for a moment, as it does to look at a process, may be open just then.
+  EXPECT_TRUE(eventually([&] { return descriptors(agent) <= before; })) << descriptors(agent);
 }
 
 // A plain folder stands for the kernel module's files. No notices of changes in it come.
