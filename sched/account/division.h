@@ -25,6 +25,9 @@ namespace gpushare {
 // So much of the span a sample may be wrong: the driver counts whole percents, and looks a little
 // earlier or later; and a program works for a millisecond while it is being frozen.
 inline constexpr double kNoise = 0.025;
+// So much of the turns beside others the hardware may have loaded and stored programs' states: of a
+// slice of 2 ms 0.144 (docs/driver-facts.md).
+inline constexpr double kSwitching = 0.07;
 
 struct Claim {
   Nanos shared{};    // the GPU held it for so long beside others, which is use
@@ -53,7 +56,8 @@ inline void divide(Nanos busy, Nanos span, std::span<Claim> claims) {
     claim.most = std::clamp(busy - (seen - claim.seen), claim.least, claim.held());
   }
   // If no more than noise is missing they worked all the time; not if that is much of what it was.
-  const bool is_all = busy + std::min(noise, held / 10) >= held;
+  const Nanos missing = std::min(noise, held / 10) + scaled(held - alone, kSwitching);
+  const bool is_all = busy + missing >= held;
   Nanos left = is_all ? alone : busy - (held - alone);
   const auto give = [&](auto&& up_to) {
     const auto more = [&](const Claim& claim) {

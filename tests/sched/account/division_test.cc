@@ -32,6 +32,12 @@ TEST(Division, WhoWasThereForSoLongDidIt) {
             (std::vector<Nanos>{70ms, 10ms}));
 }
 
+// Of the turns beside others a part is the hardware's, in which no kernel runs.
+TEST(Division, WhatSwitchesTakeIsNobodysRest) {
+  EXPECT_EQ(divided(186ms, {{.shared = 95ms}, {.shared = 95ms}, {.alone = 8ms, .expected = 8ms}}),
+            (std::vector<Nanos>{0ms, 0ms, 8ms}));
+}
+
 TEST(Division, WhoIsHardlyThereMayHaveRested) {
   EXPECT_EQ(divided(0ms, {{.alone = 5ms, .expected = 5ms}}), (std::vector<Nanos>{0ms}));
 }
