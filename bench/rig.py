@@ -302,11 +302,14 @@ class Agent(Native):
         """Runs one command of `gpushare` on this agent."""
         return subprocess.run([*self.tool, *words], capture_output=True, text=True, timeout=20)
 
-    def tenants(self):
-        """What `gpushare status --json` says of each tenant; {} where that fails."""
+    def status(self):
+        """What `gpushare status --json` says; {} where that fails."""
         seen = self.ask("status", "--json")
-        status = json.loads(seen.stdout) if seen.returncode == 0 else {}
-        return {tenant["name"]: tenant for tenant in status.get("tenants", [])}
+        return json.loads(seen.stdout) if seen.returncode == 0 else {}
+
+    def tenants(self):
+        """What it says of each tenant."""
+        return {tenant["name"]: tenant for tenant in self.status().get("tenants", [])}
 
     def uses(self):
         """What each tenant has of the first GPU."""

@@ -294,7 +294,7 @@ void Accounting::decide(Meter& meter) {
 
 void Accounting::forget_resident() {
   resident_ = 0;
-  holders_known_since_ = Time::max();
+  residents_known_since_ = Time::max();
   undecided_ = {};
 }
 
@@ -374,7 +374,7 @@ void Accounting::apply(const SwitchRecord& record) {
   if (Meter* const resident = bearer(resident_)) decide(*resident);
   resident_since_ = record.time;
   is_resident_known_ = true;
-  holders_known_since_ = std::min(holders_known_since_, record.time);
+  residents_known_since_ = std::min(residents_known_since_, record.time);
   Meter* meter = bearer(record.pid);
   if (meter != nullptr && !record.is_start) meter->signs.shown = record.time;
   if (meter != nullptr && !meter->is_frozen) meter->last_active = record.time;

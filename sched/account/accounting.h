@@ -84,12 +84,20 @@ class Accounting {
   // until close(). A pid that was not added is only added, as of `now`.
   void succeed(pid_t pid, Time at, Time now);
 
-  // What samples of several that were alone leave open. What may have been the use of each of two
-  // programs was done once: programs of one tenant have it together.
+  // What samples of several that were alone leave open: it may have been this one's use, and
+  // nothing tells that it was not. Caps count it. What may have been the use of each of two
+  // programs was done once, so that programs of one tenant have it together.
   struct Doubt {
     Nanos may{};          // besides what it is taken to have done
     Nanos own{}, busy{};  // in these samples: that, and what the whole GPU did
 
+    // Of later samples.
+    void add(const Doubt& later) {
+      may += later.may;
+      own += later.own;
+      busy += later.busy;
+    }
+    // Another program's, of the same samples.
     void join(const Doubt& other) {
       may += other.may;
       own += other.own;
@@ -119,9 +127,7 @@ class Accounting {
       returned += more.returned;
       turns += more.turns;
       excused += more.excused;
-      doubt.may += more.doubt.may;
-      doubt.own += more.doubt.own;
-      doubt.busy += more.doubt.busy;
+      doubt.add(more.doubt);
     }
   };
   // The time slice of its compute channel groups from now on. Unknown until then.
@@ -290,8 +296,8 @@ class Accounting {
   bool is_started_ = false;
   pid_t resident_ = 0;  // 0: nobody known, or not one of ours
   bool is_resident_known_ = false;
-  Time holders_known_since_ = Time::max();  // whom the GPU has held since then, all of the time
-  Time resident_since_{};                   // without a record in between
+  Time residents_known_since_ = Time::max();  // whom the GPU has held since then, all of the time
+  Time resident_since_{};                     // without a record in between
   // Of the resident one, which says that it rests: not known yet whether it was alone.
   Nanos undecided_{};
   Time turn_began_{};           // by the record of its start

@@ -48,10 +48,12 @@ void Accounting::settle(const UtilisationSample& sample) {
   std::vector<Claim> claims;
   const auto claim = [&](Meter* meter, LoneUse& lone_use) {
     const LoneUse::Told& of = told.emplace_back(meter, lone_use.take(from, until)).second;
-    claims.push_back({.shared = of.shared, .alone = of.alone, .expected = of.alone - of.at_rest});
-    if (meter == nullptr) return;
-    claims.back().expected = scaled(claims.back().expected, meter->lone.rate(until));
-    claims.back().seen = meter->seen.least(of.shared + of.alone, until - from, until);
+    Claim one{.shared = of.shared, .alone = of.alone, .expected = of.alone - of.at_rest};
+    if (meter != nullptr) {
+      one.expected = scaled(one.expected, meter->lone.rate(until));
+      one.seen = meter->seen.least(one.held(), until - from, until);
+    }
+    claims.push_back(one);
   };
   for (auto& [pid, meter] : meters_) claim(&meter, meter.lone_use);
   for (Former& former : formers_) claim(&former.meter, former.meter.lone_use);
@@ -63,15 +65,15 @@ void Accounting::settle(const UtilisationSample& sample) {
     if (meter == nullptr) continue;
     const Claim& own = claims[i];
     const Nanos used = own.used;
-    if (holders_known_since_ <= from)
+    if (residents_known_since_ <= from)
       meter->seen.note(own.least, busy, own.held(), until - from, until);
     meter->lone.sample(from, until, of.rate(used), used);
     of.spread(used, [&](Time begin, Time end, Nanos more) { correct(*meter, begin, end, more); });
     settle(*meter, of, used);
-    // Nothing tells that it was not this one's use: caps count it.
-    meter->pending.doubt.may += std::max(own.most_alone() - used, Nanos{});
-    meter->pending.doubt.own += own.shared + used;
-    meter->pending.doubt.busy += busy;
+    // Also of who was not there: what the GPU did is the same for all programs of a tenant.
+    meter->pending.doubt.add({.may = std::max(own.most_alone() - used, Nanos{}),
+                              .own = own.shared + used,
+                              .busy = busy});
   }
 }
 

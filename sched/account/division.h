@@ -2,11 +2,10 @@
 // Division: who made the GPU busy in the span of one sample. Turns beside others are use, by the
 // switch log. Several processes may have been alone in the span, one after the other, and of these
 // the driver only knows the sum. It names a process, too, but that is the one that the GPU holds at
-// the instant of the sample, whoever worked (bench/results/named.jsonl). Of each is told what it
-// did
-//   at least   what is left if all the others worked all the time that the GPU held them;
-//   at most    what is left if the others worked as little as they were lately seen to
-//   (seen_rate.h).
+// the instant of the sample, whoever worked (bench/results/named.jsonl). What each did
+//   at least   is what is left if all the others worked all the time that the GPU held them;
+//   at most    is what is left if the others worked as little as they were lately seen to do
+//              (seen_rate.h).
 // What the turns beside others leave of the sum is given to each up to the least, less what may be
 // noise; then as far as it is expected to work, up to the most; then up to the most; then to all
 // that were there.
@@ -55,7 +54,8 @@ inline void divide(Nanos busy, Nanos span, std::span<Claim> claims) {
     claim.least = std::clamp(busy - (held - claim.held()), Nanos{}, claim.held());
     claim.most = std::clamp(busy - (seen - claim.seen), claim.least, claim.held());
   }
-  // If no more than noise is missing they worked all the time; not if that is much of what it was.
+  // They worked all the time if no more is missing than noise and what switches take. Of those that
+  // were hardly there noise would be all: then it is a tenth.
   const Nanos missing = std::min(noise, held / 10) + scaled(held - alone, kSwitching);
   const bool is_all = busy + missing >= held;
   Nanos left = is_all ? alone : busy - (held - alone);

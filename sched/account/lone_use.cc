@@ -51,8 +51,10 @@ void LoneUse::add(const Stretch& stretch) {
 
 void LoneUse::absorb(const LoneUse& ended) {
   for (Stretch stretch : ended.stretches_) {
-    if (stretch.kind == Kind::kByRate) stretch.kind = Kind::kShared;
-    if (stretch.kind == Kind::kShared) stretch.presumed = {};
+    if (stretch.kind == Kind::kByRate) {
+      stretch.kind = Kind::kShared;
+      stretch.presumed = {};
+    }
     stretches_.push_back(stretch);
   }
   std::ranges::sort(stretches_, {}, &Stretch::from);

@@ -59,14 +59,15 @@ class Charging {
     std::string tenant;  // by name: its slot may be another's by now
     Nanos amount{};
   };
-  void charge_one(const ProcessId& process, uint32_t tenant, uint32_t gpu,
-                  const Accounting::Charge& charge);
-
-  std::map<std::pair<ProcessId, uint32_t>, Presumed> presumed_;
+  // What a tenant's cap is to be charged.
   struct Owed {
     Nanos known{};
     Accounting::Doubt doubt{};  // of all its programs
   };
+  void charge_one(const ProcessId& process, uint32_t tenant, uint32_t gpu,
+                  const Accounting::Charge& charge);
+
+  std::map<std::pair<ProcessId, uint32_t>, Presumed> presumed_;
   std::map<std::pair<uint32_t, uint32_t>, Owed> owed_;  // not settled: by GPU and tenant slot
   std::map<std::pair<uint32_t, uint32_t>, Nanos> of_departed_;
 };

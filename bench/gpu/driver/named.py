@@ -80,8 +80,6 @@ def main():
                          "named": {name: {"times": len(of), "mean": round(statistics.fmean(part for part, _ in of), 3)}
                                    for name, of in said.items()}, "said": said})
             print({key: value for key, value in rows[-1].items() if key != "said"}, flush=True)
-        for program in programs.values():
-            program.process.send_signal(signal.SIGCONT)
     record.Record(options.out).write(record.origin(commit=options.commit) | {"ways": rows})
 
 

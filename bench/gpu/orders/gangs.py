@@ -72,13 +72,9 @@ class Killer:
         self.over, self.random = threading.Event(), random.Random(1)
         self.thread = threading.Thread(target=self.work, daemon=True)
 
-    def status(self):
-        seen = self.agent.ask("status", "--json")
-        return json.loads(seen.stdout) if seen.returncode == 0 else {}
-
     def work(self):
         while not self.over.wait(self.random.uniform(0.2, 1.8) * 60 / self.a_minute):
-            pid = self.status().get("agent", {}).get("pid", 0)
+            pid = self.agent.status().get("agent", {}).get("pid", 0)
             if pid:
                 os.kill(pid, signal.SIGKILL)
                 self.kills += 1
@@ -108,7 +104,7 @@ def record_switches(agent, folder, row):
 
 def gpu_times(agent):
     """When it is (ns), and what each tenant has had of each GPU until then."""
-    status = json.loads(agent.ask("status", "--json").stdout)
+    status = agent.status()
     return time.monotonic_ns(), {(tenant["name"], gpu["gpu"]): gpu["gpu_time_ns"] for tenant in status["tenants"]
                                  for gpu in tenant["gpus"]}
 

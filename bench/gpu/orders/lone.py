@@ -39,6 +39,11 @@ def done_s(program):
     return (done[-1] if done else 0) * KERNEL_US / 1e6
 
 
+def latencies(program):
+    """Of its requests so far, in us."""
+    return [said["latency_us"] for said in program.said if "latency_us" in said]
+
+
 def spin(options, agent, tenant, shim):
     words = [options.build / "bin/workloads/spin", "--kernel-us", str(KERNEL_US), "--seconds", "100000", "--report-ms", "50"]
     return rig.Program(agent.command(tenant, words, shim))
@@ -117,13 +122,12 @@ def beside(options):
 
         def seen():
             of_light = agent.tenants()["light"]
-            asked = len([said for said in light.said if "latency_us" in said])
-            return (time.monotonic(), asked, of_light["gpus"][0]["gpu_time_ns"] / 1e9, of_light["throttled_ns"] / 1e9,
+            return (time.monotonic(), len(latencies(light)), of_light["gpus"][0]["gpu_time_ns"] / 1e9, of_light["throttled_ns"] / 1e9,
                     done_s(heavy))
         before = seen()
         time.sleep(options.seconds)
         passed, asked, charged, frozen, done = (now - then for now, then in zip(seen(), before))
-        took = [said["latency_us"] for said in light.said if "latency_us" in said][before[1]:]
+        took = latencies(light)[before[1]:]
         return {"of_asked": round(charged / (asked * REQUEST_MS / 1e3), 3),
                 "latency_us": [round(quantile(took, part)) for part in (0.5, 0.99, 1)],
                 "frozen_part": round(frozen / passed, 4), "heavy_part": round(done / passed, 4)}

@@ -44,8 +44,7 @@ def barrier(*options):
 
 def note_of(agent, tenant):
     """What the agent says of the tenant's only process."""
-    status = json.loads(agent.ask("status", "--json").stdout or "{}")
-    return next((one["note"] for one in status.get("processes", []) if one["tenant"] == tenant), "")
+    return next((one["note"] for one in agent.status().get("processes", []) if one["tenant"] == tenant), "")
 
 
 def play(agent, words, limit):

@@ -87,8 +87,8 @@ class EngineModel {
   void settle(Time now);
   // The time in which any job was in progress.
   Nanos busy(Time now);
-  // The entry that has the engine, with or without work; 0: none.
-  EntryId holder() const { return runlist_.holder(); }
+  // The entry that is resident, with or without work; 0: none.
+  EntryId resident_entry() const { return runlist_.resident_entry(); }
 
   std::vector<Runlist::Record> take_records() { return runlist_.take_records(); }
   Runlist::Totals totals(Time now) const { return runlist_.totals(now); }

@@ -203,8 +203,8 @@ UtilisationSample Model::utilisation(uint32_t gpu) {
   if (sample.until > sample.from) {
     const auto parts = static_cast<double>(busy.count()) / static_cast<double>(passed.count());
     sample.busy = std::round(100 * parts) / 100;  // whole percents
-    const auto holder = device.names.find(device.engines[0].holder());
-    if (holder != device.names.end()) sample.of.push_back({holder->second.pid, sample.busy});
+    const auto resident = device.names.find(device.engines[0].resident_entry());
+    if (resident != device.names.end()) sample.of.push_back({resident->second.pid, sample.busy});
   }
   return std::exchange(device.sample, std::move(sample));
 }

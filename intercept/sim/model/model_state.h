@@ -5,7 +5,6 @@
 
 #include <limits>
 #include <optional>
-#include <random>
 #include <set>
 
 #include "intercept/sim/model/model.h"

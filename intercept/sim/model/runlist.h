@@ -49,8 +49,8 @@ class Runlist {
   // Does everything that is due by `now`.
   void advance(Time now);
 
-  // The entry that the engine holds at this instant, with or without work; 0 when it holds none.
-  EntryId holder() const { return resident_; }
+  // The entry that is resident at this instant, with or without work; 0 when there is none.
+  EntryId resident_entry() const { return resident_; }
   // The entry whose work makes progress at this instant; 0 when there is none.
   EntryId progressing() const;
 

@@ -10,7 +10,6 @@ with GPUSHARE_SIM and LD_LIBRARY_PATH (bench/rig.py) it uses the simulated one. 
 not as it must be.
 """
 import contextlib
-import json
 import os
 import pathlib
 import random
@@ -59,12 +58,8 @@ class Storm:
         if not is_right:
             self.wrong.append(text)
 
-    def status(self):
-        seen = self.agent.ask("status", "--json")
-        return json.loads(seen.stdout) if seen.returncode == 0 else {}
-
     def agent_pid(self):
-        return self.status().get("agent", {}).get("pid", 0)
+        return self.agent.status().get("agent", {}).get("pid", 0)
 
     def kill_once(self):
         agent = until(60, self.agent_pid)
@@ -86,11 +81,11 @@ class Storm:
 
     def members(self):
         """The names of the tenants of all programs on the GPU."""
-        return {process["pid"]: process.get("tenant") for process in self.status().get("processes", [])}
+        return {process["pid"]: process.get("tenant") for process in self.agent.status().get("processes", [])}
 
     def states(self):
         """The states of all programs on the GPU."""
-        return {process["pid"]: process["state"] for process in self.status().get("processes", [])}
+        return {process["pid"]: process["state"] for process in self.agent.status().get("processes", [])}
 
     def check(self, when):
         wanted = {self.pids[name]: self.tenants[name] for name in ON_GPU}
@@ -99,7 +94,7 @@ class Storm:
         began = time.monotonic()
         until(10, lambda: self.states().get(self.pids["frozen"]) == "frozen-user")
         print(f"       {when}: the frozen one is frozen {time.monotonic() - began:.2f} s after all are known", flush=True)
-        status = self.status()
+        status = self.agent.status()
         members = self.members()
         for name in ON_GPU:
             self.note(members.get(self.pids[name]) == self.tenants[name],
@@ -119,7 +114,7 @@ class Storm:
         sums = dict.fromkeys(ON_GPU, 0.0)
         for _ in range(10):
             time.sleep(0.5)
-            seen = {process["pid"]: process["share_pct"] or 0 for process in self.status().get("processes", [])}
+            seen = {process["pid"]: process["share_pct"] or 0 for process in self.agent.status().get("processes", [])}
             for name in ON_GPU:
                 sums[name] += seen.get(self.pids[name], 0) / 10
         return {name: round(value, 1) for name, value in sums.items()}
@@ -158,9 +153,8 @@ class KilledAgent(rig.Agent):
         while time.monotonic() < end:
             self.start()
             while self.process.poll() is None and time.monotonic() < end:
-                seen = self.ask("status", "--json")
                 # Until the agent before has ended, which holds the lock, it may be what answers.
-                if seen.returncode == 0 and json.loads(seen.stdout)["agent"]["supervisor_pid"] == self.process.pid:
+                if self.status().get("agent", {}).get("supervisor_pid") == self.process.pid:
                     return
                 time.sleep(0.02)
 
