@@ -195,10 +195,14 @@ class Handler {
   }
   TenantUse use_of(const std::string& tenant) const {
     const auto slot = scope_.tenants.find(tenant);
-    if (!slot || scope_.scheduler == nullptr) return {};
-    const auto& uses = scope_.scheduler->state().tenant_use;
-    const auto found = uses.find(*slot);
-    return found == uses.end() ? TenantUse{} : found->second;
+    if (!slot) return {};
+    const auto of = [&](const std::map<uint32_t, TenantUse>& uses) {
+      const auto found = uses.find(*slot);
+      return found == uses.end() ? TenantUse{} : found->second;
+    };
+    // While there is no GPU what was published last counts: it goes on when there is one.
+    return scope_.scheduler != nullptr ? of(scope_.scheduler->state().tenant_use)
+                                       : of(published_use(scope_.plane.region(), scope_.tenants));
   }
 
   void attach() {
@@ -285,10 +289,11 @@ class Handler {
     std::vector<PlaceGpu> gpus = place_gpus(plane, lengths.mix());
     const std::optional<uint32_t> only = gpu_of(wanted, gpus);
     if (gpus.empty() || (!only && wanted != "auto")) return wait_for_a_gpu(wanted, gpus, caller);
-    if (scope_.placements != nullptr)
-      scope_.placements->add_to(gpus, scope_.clock.now(), [&](const ProcessId& process) {
-        return (caller && caller->id == process) || has_come(process, plane) || is_gone(process);
-      });
+    if (scope_.placements != nullptr) {
+      if (caller) scope_.placements->forget(caller->id);
+      scope_.placements->add_to(gpus, scope_.clock.now(), bytes_there(plane),
+                                [&](const ProcessId& process) { return is_gone(process); });
+    }
     std::vector<PlaceWaiting> before;
     if (scope_.waiting != nullptr)
       before = scope_.waiting->before(caller ? caller->id : ProcessId{}, scope_.clock.now());
@@ -316,7 +321,8 @@ class Handler {
                                .gpu = placement.gpus.front(),
                                .length = job.length,
                                .bytes = job.bytes,
-                               .since = scope_.clock.now()});
+                               .since = scope_.clock.now(),
+                               .uid = peer_.uid});
   }
   // One that has waited before goes on to, as its GPU may be about to be opened anew.
   void wait_for_a_gpu(const std::string& wanted, const std::vector<PlaceGpu>& gpus,
@@ -339,14 +345,22 @@ class Handler {
         gpus, wanted, [](const PlaceGpu& gpu) { return std::to_string(gpu.index); });
     return found == gpus.end() ? std::nullopt : std::optional(found->index);
   }
-  // Whether it, or something that it has started, is on a GPU.
-  bool has_come(const ProcessId& process, const PlaneSnapshot& plane) const {
-    const uint32_t run = scope_.tenants.run_of(process).number;
-    return std::ranges::any_of(plane.processes, [&](const auto& entry) {
-      const ProcessRecord& record = entry.record;
-      const bool is_it = record.pid == process.pid && record.start_ticks == process.start_ticks;
-      return is_it || (run != 0 && record.run == run);
-    });
+  // What those that were placed have there, with what they have started.
+  Placements::BytesThere bytes_there(const PlaneSnapshot& plane) const {
+    std::map<std::pair<uint32_t, ProcessId>, uint64_t> of_processes;  // by GPU
+    std::map<std::pair<uint32_t, uint32_t>, uint64_t> of_runs;
+    for (const auto& [slot, record] : plane.processes) {
+      of_processes[{record.gpu, {record.pid, record.start_ticks}}] += record.memory_bytes;
+      if (record.run != 0) of_runs[{record.gpu, record.run}] += record.memory_bytes;
+    }
+    return [this, of_processes = std::move(of_processes), of_runs = std::move(of_runs)](
+               const Placements::Placed& placed) -> std::optional<uint64_t> {
+      const uint32_t run = scope_.tenants.run_of(placed.process).number;
+      if (const auto found = of_runs.find({placed.gpu, run}); run != 0 && found != of_runs.end())
+        return found->second;
+      const auto found = of_processes.find({placed.gpu, placed.process});
+      return found == of_processes.end() ? std::nullopt : std::optional(found->second);
+    };
   }
   bool is_gone(const ProcessId& process) const {
     const auto link = scope_.processes.link(process.pid);

@@ -283,7 +283,7 @@ void ControlServer::Impl::accept() {
         self->sessions.insert(session);
         session->read();
       } else {  // its socket takes the line at once, or never
-        const std::string line = refusal_line("too many connections", "failed") + "\n";
+        const std::string line = refusal_line("too many connections", "busy") + "\n";
         (void)::send(session->socket.native_handle(), line.data(), line.size(),
                      MSG_DONTWAIT | MSG_NOSIGNAL);
       }

@@ -45,6 +45,7 @@ bool DrivenGpus::find(const Config& config, ShimProcesses* shims, Nanos patience
   if (module != nullptr)
     if (const auto asked = module->replay(); !asked) log_error("{}", asked.error().message());
   driven_->gpus->settle_support();
+  keep_jobs();
   driven_->scheduler =
       std::make_unique<Scheduler>(Surroundings{.gpu = *driven_->gpus,
                                                .observer = driven_->backend.observer,
@@ -56,6 +57,7 @@ bool DrivenGpus::find(const Config& config, ShimProcesses* shims, Nanos patience
                                                .mps = &parts_.mps,
                                                .listener = &parts_.listener,
                                                .lengths = &parts_.lengths,
+                                               .former_jobs = former_jobs_,
                                                .driver_calls = DriverCalls::kOnThreads},
                                   parts_.identity, config);
   parts_.module.start_over(gpus(), config, driven_->scheduler->state());
@@ -150,8 +152,14 @@ void DrivenGpus::log_found(const Config& config) const {
     log_info("programs are seen by {}", observer_name());
 }
 
+// A scheduler clears what was published, and so does publish_none(), also more than once.
+void DrivenGpus::keep_jobs() {
+  if (auto jobs = published_jobs(parts_.region); !jobs.empty()) former_jobs_ = std::move(jobs);
+}
+
 // The tools see an agent that lives and has nothing to drive.
 void DrivenGpus::publish_none() {
+  keep_jobs();
   clear_gpus(parts_.region);
   AgentRecord record = record_of(parts_.identity, parts_.clock.now());
   record.tick_us = static_cast<uint32_t>(std::chrono::duration_cast<Micros>(kLookAgain).count());

@@ -91,10 +91,12 @@ class DrivenGpus {
   bool say_what_is_known();
   void forget_answers();
   void publish_none();
+  void keep_jobs();
   void log_found(const Config& config) const;
 
   const Parts parts_;
   Predecessors before_;
+  std::vector<FormerJob> former_jobs_;  // of an agent before, or of GPUs that were lost
   std::string no_gpu_reason_;
   Time no_gpu_since_{};                 // of what does not answer
   const std::shared_ptr<Fd> answered_;  // an event; of the threads, too

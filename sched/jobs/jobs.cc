@@ -10,6 +10,24 @@
 namespace gpushare {
 namespace {
 
+// The last of the ranks of a job is behind the first by no more than this part of their iterations.
+constexpr uint64_t kRankBehind = 10;
+// Of fewer iterations what the job has worked says little.
+constexpr uint64_t kFewest = 8;
+
+Nanos bounded(uint64_t period_ns) {
+  constexpr auto kMost = static_cast<uint64_t>(Jobs::kLongestPeriod.count());
+  return Nanos(static_cast<int64_t>(std::min(period_ns, kMost)));
+}
+
+// `count` times `each` after `start`, as far as that can be said.
+Nanos later_by(Nanos start, uint64_t count, Nanos each) {
+  Nanos::rep all = 0;
+  const bool is_too_long = __builtin_mul_overflow(count, each.count(), &all) ||
+                           __builtin_add_overflow(all, start.count(), &all);
+  return is_too_long ? Nanos::max() : Nanos(all);
+}
+
 // What a step says anew.
 void forget_step(Job& job) {
   job.gpus = job.memory_bytes = job.expected = 0;
@@ -40,12 +58,21 @@ Nanos worked_on_each(const Job& job) {
   return std::max(service_on_each(job) - start_on_each(job), Nanos{});
 }
 
+Nanos work_of_iteration(const Job& job) {
+  const uint64_t seen = job.iterations - std::min(job.unseen, job.iterations);
+  const Nanos worked = worked_on_each(job);
+  if (seen < kFewest || worked <= Nanos{}) return job.period;
+  return std::min(job.period, worked / static_cast<int64_t>(seen));
+}
+
+void Jobs::remember(std::span<const FormerJob> former) {
+  for (const FormerJob& one : former)
+    former_[one.run != 0 ? Key{.run = one.run} : Key{.process = one.process}] = one;
+}
+
 void Jobs::begin() {
   by_process_.clear();
-  for (auto& [key, known] : known_) {
-    known.is_present = false;
-    known.most.reset();
-  }
+  for (auto& [key, known] : known_) known.is_present = false;
 }
 
 void Jobs::add(const JobProcess& seen) {
@@ -57,10 +84,17 @@ void Jobs::add(const JobProcess& seen) {
     job.name = seen.run != 0 ? "run-" + std::to_string(seen.run)
                              : "pid-" + std::to_string(seen.process.pid);
     job.arrived = seen.came;
+    if (const auto former = former_.find(key); former != former_.end()) {
+      job.arrived = former->second.arrived;
+      job.service = former->second.service;
+      job.is_whole = false;
+      former_.erase(former);
+    }
   }
   if (job.command_line.empty()) {  // it may not have been read in time
     job.command_line = seen.command_line.substr(0, kMostLine);
     job.signature = command_signature(seen.command_line, seen.user);
+    job.user = seen.user;
   }
   if (!std::exchange(known.is_present, true)) {
     forget_step(job);
@@ -79,12 +113,30 @@ void Jobs::add(const JobProcess& seen) {
     return;
   }
   const IterationsView& said = *seen.iterations;
-  known.most = std::max(known.most.value_or(0), said.ended);
-  job.period = std::max(job.period, Nanos(static_cast<int64_t>(said.period_ns)));
-  job.longest = std::max(job.longest, Nanos(static_cast<int64_t>(said.p99_ns)));
+  known.said[seen.process] = said.ended;
+  job.period = std::max(job.period, bounded(said.period_ns));
+  job.longest = std::max(job.longest, bounded(said.p99_ns));
   job.expected = std::max(job.expected, said.expected);
   job.target = std::max(job.target, Nanos(std::chrono::microseconds(said.slo_us)));
   if (said.phase != ShimPhase::kUnknown) job.phase = said.phase;
+}
+
+// Ranks count the same iterations, some of them a few later; processes that come one after the
+// other add up. One that says nothing in this step has what it said last.
+void Jobs::count_iterations(Known& known) {
+  std::erase_if(known.said, [&](const auto& entry) {
+    return !std::ranges::binary_search(known.job.processes, entry.first);
+  });
+  if (known.said.empty()) return;
+  uint64_t most = 0;
+  for (const auto& [process, said] : known.said) most = std::max(most, said);
+  if (most < known.most - known.most / kRankBehind) {
+    known.ended_before += known.most;
+    known.most = most;
+  }
+  known.most = std::max(known.most, most);
+  known.job.iterations = known.ended_before + known.most;
+  if (!std::exchange(known.has_said, true)) known.job.unseen = known.job.iterations;
 }
 
 bool Jobs::is_over(const Key& key, const Known& known, Time now, const HasRun& has_run) {
@@ -103,12 +155,7 @@ void Jobs::end(Time now, const HasRun& has_run) {
     Known& known = at->second;
     if (known.is_present) {
       known.last_seen = now;
-      // Ranks count the same iterations; processes that come one after the other add up.
-      if (known.most) {
-        if (*known.most < known.most_before) known.ended_before += known.most_before;
-        known.most_before = *known.most;
-        known.job.iterations = known.ended_before + *known.most;
-      }
+      count_iterations(known);
       known.job.most_gpus =
           std::max(known.job.most_gpus, static_cast<uint32_t>(std::popcount(known.job.gpus)));
       present_.push_back(known.job);
@@ -136,6 +183,17 @@ void Jobs::end_start(uint64_t job, Nanos worked) {
   for (auto& [key, known] : known_)
     if (known.job.id == job && !known.job.start)
       known.job.start = std::max(known.job.service - worked, Nanos{});
+}
+
+void Jobs::note_length(uint64_t job, uint64_t iterations, uint64_t told) {
+  for (auto& [key, known] : known_) {
+    Job& one = known.job;
+    if (one.id != job || iterations <= one.iterations) continue;
+    const Nanos each = work_of_iteration(one);
+    if (each <= Nanos{} || (one.named > Nanos{} && one.told == told)) continue;
+    one.named = later_by(worked_on_each(one), iterations - one.iterations, each);
+    one.told = told;
+  }
 }
 
 void Jobs::add_late(uint64_t job, Nanos used) {

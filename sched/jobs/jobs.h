@@ -31,6 +31,14 @@ struct JobProcess {
   std::optional<IterationsView> iterations{};
 };
 
+// What an agent before has published of a job, by its run or, where none started it, its process.
+struct FormerJob {
+  uint32_t run = 0;
+  ProcessId process{};
+  Time arrived{};
+  Nanos service{};  // of all GPUs together
+};
+
 struct Job {
   uint64_t id = 0;
   std::string name;  // "run-4711", "pid-4712"
@@ -42,12 +50,20 @@ struct Job {
   uint32_t most_gpus = 0;      // that it was on at once
   std::string command_line;    // of its first process; the first kMostLine bytes
   std::string signature;       // of all of it and its user: command_signature()
+  std::optional<uid_t> user;   // of that process
   bool is_whole = true;        // all of its GPU time was seen
   std::optional<int> status;   // of the process that ended last, as wait(2) gives it; none: unknown
   uint64_t iterations = 0;     // that have ended, of the process that has most
+  uint64_t unseen = 0;         // of these, what had ended when they were first known
   uint64_t expected = 0;       // iterations that it announces in all; 0: it does not say
   uint64_t memory_bytes = 0;
-  Nanos period{}, longest{};  // of an iteration; 0: unknown
+  // Of an iteration, from begin to begin without its waits at the boundary; at most kLongestPeriod,
+  // 0: unknown.
+  Nanos period{}, longest{};
+  // What it was taken to work in all when its iterations were first said, by itself or (`told`
+  // iterations, if not 0) for it; 0: they were not.
+  Nanos named{};
+  uint64_t told = 0;
   ShimPhase phase = ShimPhase::kUnknown;
   Nanos target{};
   bool has_boundary = false;         // iterations of all its processes are known
@@ -61,6 +77,9 @@ Nanos service_on_each(const Job& job);
 Nanos start_on_each(const Job& job);
 // And what it had besides, its own work.
 Nanos worked_on_each(const Job& job);
+// GPU time of one iteration on each of its GPUs, 0: unknown. Its period, which counts what it was
+// held elsewhere than at its boundary, but no more than what it has worked for each.
+Nanos work_of_iteration(const Job& job);
 // Whether the next run of its command will take as long, as far as that can be known: all of it was
 // seen, it did not fail, and it has worked for kLeastLesson on each of its GPUs.
 bool teaches(const Job& ended);
@@ -81,10 +100,14 @@ class Jobs {
   // After a pause so long, in which no policy ordered jobs, those that are there have had GPU time
   // that was not seen.
   static constexpr Nanos kPause = std::chrono::seconds(5);
+  // The shim counts a longer iteration as one of so long (IterationTimes::kLongestNs).
+  static constexpr Nanos kLongestPeriod = std::chrono::minutes(20);
 
   // A step: begin(), add() for each process and GPU in any order, end(), which asks whether any
   // process of a run is alive.
   using HasRun = std::function<bool(uint32_t run)>;
+  // Before the first step: a job of which an agent before us told keeps its place and what it had.
+  void remember(std::span<const FormerJob> former);
   void begin();
   void add(const JobProcess& process);
   void end(Time now, const HasRun& has_run);
@@ -96,6 +119,10 @@ class Jobs {
   // if this is the first call: contexts and modules were made, for which the GPU is held, at times
   // alone.
   void end_start(uint64_t job, Nanos worked = {});
+  // Its iterations are so many in all, by itself or, if `told` is not 0, as was told of it. What
+  // that makes in GPU time is kept (Job::named): of what a job says again and again the first word
+  // counts, of what others tell the latest.
+  void note_length(uint64_t job, uint64_t iterations, uint64_t told);
   // Of a job that is known: what the log says late of a process that has left the GPUs.
   void add_late(uint64_t job, Nanos used);
 
@@ -115,17 +142,21 @@ class Jobs {
   };
   struct Known {
     Job job;
-    // Iterations: of processes that are gone; the most that one has said last, and in this step.
-    uint64_t ended_before = 0, most_before = 0;
-    std::optional<uint64_t> most;
+    // Iterations: what each of its processes has said last, the most that they have said, and those
+    // of processes that were there before them.
+    std::map<ProcessId, uint64_t> said;
+    uint64_t most = 0, ended_before = 0;
+    bool has_said = false;
     bool is_present = false;
     bool has_ended = false;  // a process that is a job by itself
     Time last_seen{};
   };
   static bool is_over(const Key& key, const Known& known, Time now, const HasRun& has_run);
+  static void count_iterations(Known& known);
 
   uint64_t next_id_ = 1;
   std::map<Key, Known> known_;
+  std::map<Key, FormerJob> former_;
   std::map<ProcessId, uint64_t> by_process_;
   std::optional<Time> last_end_;
   std::vector<Job> present_, ended_;

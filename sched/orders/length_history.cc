@@ -11,17 +11,24 @@ namespace gpushare {
 void LengthHistory::add(Finished job) {
   if (job.length <= Nanos{}) return;
   finished_.push_back(std::move(job));
+  ++counts_[finished_.back().user];
   count_median(finished_.back().command);
-  if (finished_.size() > kMost) {
-    const std::string gone = std::move(finished_.front().command);
-    finished_.pop_front();
-    count_median(gone);
-  }
+  if (finished_.size() > kMost) forget_one();
   std::vector<Nanos> lengths;
   lengths.reserve(finished_.size());
   for (const Finished& one : finished_) lengths.push_back(one.length);
   mix_ = LengthMix(lengths);
   ++generation_;
+}
+
+void LengthHistory::forget_one() {
+  const auto most =
+      std::ranges::max_element(counts_, {}, [](const auto& one) { return one.second; });
+  const auto oldest = std::ranges::find(finished_, most->first, &Finished::user);
+  const std::string command = std::move(oldest->command);
+  finished_.erase(oldest);
+  if (--most->second == 0) counts_.erase(most);
+  count_median(command);
 }
 
 // The upper one of the two in the middle: runs that were cut off seem short.

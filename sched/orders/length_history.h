@@ -17,7 +17,9 @@ namespace gpushare {
 
 class LengthHistory {
  public:
-  static constexpr size_t kMost = 512;  // the newest
+  // Of more the oldest of the user who has most of them go, so that nobody's many short jobs drive
+  // out what is known of another one's. A user that is not known counts as one.
+  static constexpr size_t kMost = 512;
   // Of each command only so many of the newest count: it may do more, or less, than last year.
   static constexpr size_t kMostOfCommand = 31;
 
@@ -30,6 +32,7 @@ class LengthHistory {
     uint64_t iterations = 0;
     uint64_t memory_bytes = 0;
     uint32_t gpus = 1;
+    std::optional<uint32_t> user{};  // who ran it
 
     bool operator==(const Finished&) const = default;
   };
@@ -50,9 +53,11 @@ class LengthHistory {
 
  private:
   void count_median(const std::string& command);
+  void forget_one();
 
   std::deque<Finished> finished_;
   std::map<std::string, Nanos, std::less<>> medians_;  // by command
+  std::map<std::optional<uint32_t>, size_t> counts_;   // by user
   LengthMix mix_;
   uint64_t generation_ = 0;
 };

@@ -25,7 +25,8 @@ void SrtfPolicy::rank(std::span<Ranked> all, Time) {
 }
 
 bool SrtfPolicy::keeps(const Ranked& running, const Ranked& other, Time) {
-  const auto least = static_cast<double>(std::max(kLeastGain, running.job->period).count());
+  const auto least =
+      static_cast<double>(std::clamp(running.job->period, kLeastGain, kLongestIteration).count());
   return other.key + least >= running.key;
 }
 

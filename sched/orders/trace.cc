@@ -69,8 +69,8 @@ ColumnRule whole_number(std::string_view name, bool is_needed) {
           [](const TraceJob& job) { return fmt::format("{}", job.*kMember); }};
 }
 
-const std::array<ColumnRule, 9>& columns() {
-  static const std::array<ColumnRule, 9> all = {{
+const std::array<ColumnRule, 10>& columns() {
+  static const std::array<ColumnRule, 10> all = {{
       {"job", true, "a name",
        [](Line& job, std::string_view text) {
          job.name = text;
@@ -104,8 +104,31 @@ const std::array<ColumnRule, 9>& columns() {
       whole_number<&TraceJob::ephemeral_mib, 0, kMostMib>("ephemeral_mib", false),
       whole_number<&TraceJob::knee_permille, 1, 1000>("knee_permille", false),
       whole_number<&TraceJob::gpus, 1, kMostGpus>("gpus", false),
+      {"user", false, "the number of a user",
+       [](Line& job, std::string_view text) {
+         uint32_t number = 0;
+         const bool is_number = set_number(number, text, 0, ~uint32_t{0});
+         if (is_number) job.user = number;
+         return is_number;
+       },
+       [](const TraceJob& job) { return job.user ? fmt::format("{}", *job.user) : ""; }},
   }};
   return all;
+}
+
+// `iterations` so that one of them takes from 1 ns to kMostMicros.
+TraceJob within_bounds(TraceJob job) {
+  constexpr Nanos kLongest{static_cast<int64_t>(kMostLength)};
+  constexpr auto kMostOfOne = static_cast<uint64_t>(kMostMicros) * 1000;
+  job.length = std::clamp(job.length, Nanos(1), kLongest);
+  const auto length = static_cast<uint64_t>(job.length.count());
+  const uint64_t least = (length + kMostOfOne - 1) / kMostOfOne;
+  job.iterations = std::clamp(job.iterations, least, std::min(length, kMostIterations));
+  job.submit = std::clamp(job.submit, Nanos{}, Nanos(static_cast<int64_t>(kMostSeconds * 1e9)));
+  job.persistent_mib = std::min(job.persistent_mib, kMostMib);
+  job.ephemeral_mib = std::min(job.ephemeral_mib, kMostMib);
+  job.gpus = std::clamp(job.gpus, 1U, kMostGpus);
+  return job;
 }
 
 std::string column_names() {
@@ -230,7 +253,8 @@ Result<TraceJobs> read_trace(const std::string& path) {
 
 std::string trace_text(const TraceJobs& jobs) {
   std::string text = column_names() + '\n';
-  for (const TraceJob& job : jobs) {
+  for (const TraceJob& each : jobs) {
+    const TraceJob job = within_bounds(each);
     for (const ColumnRule& rule : columns()) {
       if (&rule != columns().data()) text += ',';
       text += rule.text(job);

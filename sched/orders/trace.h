@@ -3,8 +3,8 @@
 // finished in this form (`jobs` in gpushare.toml(5)), bench/sched/sacct_trace.py makes it of
 // Slurm's, and bench/sched/order_replay.cc says what each order would have done to them.
 //
-//   job,submit_s,model,iterations,iteration_us,persistent_mib,ephemeral_mib,knee_permille,gpus
-//   run-4711,0.5,resnet50,1200,110000,4008,0,1000,1
+//   job,submit_s,model,iterations,iteration_us,persistent_mib,ephemeral_mib,knee_permille,gpus,user
+//   run-4711,0.5,resnet50,1200,110000,4008,0,1000,1,1000
 //
 // Columns may stand in any order. job, submit_s, iterations and iteration_us must be there; of the
 // others a job has what TraceJob says where they are missing or empty. A field may be quoted as in
@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,8 +32,9 @@ struct TraceJob {
   // Of which it is made, all of one length but for the last one, which takes the rest.
   uint64_t iterations = 1;
   uint64_t persistent_mib = 0, ephemeral_mib = 0;
-  uint32_t knee_permille = 1000;  // the part of a GPU beyond which it gets no faster
-  uint32_t gpus = 1;              // that it works on at once
+  uint32_t knee_permille = 1000;   // the part of a GPU beyond which it gets no faster
+  uint32_t gpus = 1;               // that it works on at once
+  std::optional<uint32_t> user{};  // who ran it
 
   // GPU time of one iteration, at least 1 ns.
   Nanos iteration() const {
@@ -49,7 +51,9 @@ using TraceJobs = std::vector<TraceJob>;
 Result<TraceJobs> parse_trace(std::string_view text, std::string_view file);
 Result<TraceJobs> read_trace(const std::string& path);
 
-// As parse_trace() reads it back, with all columns.
+// As parse_trace() reads it back, with all columns. What is beyond what may be read (a job that
+// worked for a month without an iteration, numbers that a program made up) is brought within that:
+// lengths are kept, and iterations give way.
 std::string trace_text(const TraceJobs& jobs);
 
 }  // namespace gpushare

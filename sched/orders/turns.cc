@@ -39,7 +39,8 @@ void TurnsPolicy::rank(std::span<Ranked> all, Time now) {
     while (old != last_.end() && old->job < job.id) ++old;
     Account& account = accounts_.emplace_back(
         Account{.job = job.id, .priority = class_of(job), .charged = Time(job.service)});
-    if (old == last_.end() || old->job != job.id) continue;
+    // In another class it begins as one that comes: what it has had there says nothing here.
+    if (old == last_.end() || old->job != job.id || old->priority != account.priority) continue;
     const Nanos turn = job.runs ? elapsed(std::max(job.since, before), now) : Nanos{};
     account.charged = std::max(later(old->charged, turn), Time(job.service));
     account.virtual_time =

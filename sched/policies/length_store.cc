@@ -42,7 +42,8 @@ std::string history_text(const LengthHistory& history) {
                     .length = one.length,
                     .iterations = std::max<uint64_t>(one.iterations, 1),
                     .persistent_mib = (one.memory_bytes + kMib - 1) / kMib,
-                    .gpus = std::max(one.gpus, 1U)});
+                    .gpus = std::max(one.gpus, 1U),
+                    .user = one.user});
   return trace_text(jobs);
 }
 
@@ -59,7 +60,8 @@ Result<LengthHistory> parse_history(std::string_view text, std::string_view file
                  .arrived = job.submit,
                  .iterations = job.iterations,
                  .memory_bytes = job.persistent_mib * kMib,
-                 .gpus = job.gpus});
+                 .gpus = job.gpus,
+                 .user = job.user});
   return history;
 }
 

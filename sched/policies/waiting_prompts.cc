@@ -18,6 +18,13 @@ void WaitingPrompts::look(Time now, std::span<const ProcessView* const> processe
     const auto [at, is_new] = processes_.try_emplace(
         process->process, Known{.arrivals = said.arrivals, .ended = said.ended, .waiting = {}});
     follow(now, said, at->second);
+    const bool is_at_work =
+        said.begun > said.ended || said.waits_since || now - process->last_launch < kAbandoned;
+    if (!is_at_work && !at->second.waiting.empty() &&
+        now - at->second.waiting.back().at >= kAbandoned) {
+      at->second.waiting.clear();
+      at->second.waiting_count = 0;
+    }
     count_ = std::max(count_, at->second.waiting_count);
     if (!at->second.waiting.empty()) note(at->second.waiting.front().at);
     if (said.waits_since) note(std::min(*said.waits_since, now));

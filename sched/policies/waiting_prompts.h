@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // WaitingPrompts: since when the oldest prompt of one tenant waits for the first token of its
 // answer, as far as its programs tell: by the requests that they announce and answer in order of
-// arrival, and by the iterations that are held. Pure; the agent's one thread.
+// arrival, and by the iterations that are held. A program that has requests and does nothing for
+// ten seconds has none any more: they were cancelled, or answered together. Pure; the agent's one
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +28,7 @@ class WaitingPrompts {
 
  private:
   static constexpr std::size_t kMostInstants = 4096;  // later ones count as the last
+  static constexpr Nanos kAbandoned = std::chrono::seconds(10);
 
   struct Instant {
     Time at{};

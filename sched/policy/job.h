@@ -42,7 +42,9 @@ struct JobView {
   LeftSource left_source = LeftSource::kUnknown;
 
   // What the processes of a job say of their iterations, and so may lie about. 0: unknown.
-  Nanos period{};               // mean of the GPU time of one iteration while it had the turn
+  // Mean from the begin of one iteration to the next, less what it waited at its boundary. What it
+  // is stopped elsewhere, or does without the GPU, counts.
+  Nanos period{};
   Nanos longest{};              // near the longest of the recent past
   uint64_t iterations = 0;      // that have ended
   bool wants_gpu = false;       // it has launched lately, or is held while it wants to

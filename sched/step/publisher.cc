@@ -121,6 +121,20 @@ std::map<uint32_t, TenantUse> published_use(const Region& region, const Tenants&
   return uses;
 }
 
+std::vector<FormerJob> published_jobs(const Region& region) {
+  std::vector<FormerJob> jobs;
+  for (const ProcessSlot& slot : region.processes) {
+    if (!is_written(slot.record)) continue;
+    const auto record = read_record(slot.record);
+    if (!record || record->job == 0) continue;
+    jobs.push_back({.run = record->run,
+                    .process = {record->pid, record->start_ticks},
+                    .arrived = Time(Nanos(record->job_arrived_ns)),
+                    .service = Nanos(record->job_service_ns)});
+  }
+  return jobs;
+}
+
 Publisher::Publisher(const State& state, const Surroundings& outside, const AgentIdentity& agent,
                      const Config& config)
     : state_(state),

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "intercept/observer.h"
 #include "sched/enforce/enforcer.h"
 #include "sched/jobs/hold.h"
+#include "sched/jobs/jobs.h"
 #include "sched/mps/link.h"
 #include "sched/orders/length_history.h"
 #include "sched/policy/policy.h"
@@ -97,10 +99,11 @@ struct Surroundings {  // all outlive the scheduler
   const ProcReader& processes;
   const Clock& clock;
   Tenants& tenants;
-  ShimProcesses* shims = nullptr;    // nullptr: no process has the shim
-  const MpsServers* mps = nullptr;   // nullptr: there is none
-  Listener* listener = nullptr;      // nullptr: nobody listens
-  LengthHistory* lengths = nullptr;  // of jobs; nullptr: nothing is learnt of them
+  ShimProcesses* shims = nullptr;            // nullptr: no process has the shim
+  const MpsServers* mps = nullptr;           // nullptr: there is none
+  Listener* listener = nullptr;              // nullptr: nobody listens
+  LengthHistory* lengths = nullptr;          // of jobs; nullptr: nothing is learnt of them
+  std::span<const FormerJob> former_jobs{};  // of a scheduler before; need not outlive
   // On threads: no step waits for the driver.
   DriverCalls driver_calls = DriverCalls::kInStep;
   MakeDriverLine make_line = driver_lines(driver_calls);

@@ -157,7 +157,8 @@ void TurnTaking::learn(Time now) {
                            .arrived = since_1970 - (now - job.arrived),
                            .iterations = job.iterations,
                            .memory_bytes = job.memory_bytes / std::max(job.most_gpus, 1U),
-                           .gpus = job.most_gpus});
+                           .gpus = job.most_gpus,
+                           .user = job.user});
   }
 }
 
@@ -167,10 +168,15 @@ void TurnTaking::estimate() {
     const Tenant* const tenant = state_.tenants.at(job.tenant);
     if (tenant == nullptr) continue;
     const TenantSettings& said = tenant->settings;
+    const uint64_t iterations = said.iterations != 0 ? said.iterations : job.expected;
+    if (iterations > job.iterations && job.period > Nanos{} &&
+        (job.named == Nanos{} || job.told != said.iterations))
+      jobs_.note_length(job.id, iterations, said.iterations);
     left_[job.id] =
-        left_of({.iterations = said.iterations != 0 ? said.iterations : job.expected,
+        left_of({.iterations = iterations,
                  .ended = job.iterations,
-                 .period = job.period,
+                 .period = work_of_iteration(job),
+                 .named = job.named,
                  .length = said.length,
                  .learnt = outside_.lengths == nullptr ? std::nullopt
                                                        : outside_.lengths->median(job.signature),

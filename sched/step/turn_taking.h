@@ -28,7 +28,9 @@ class TurnTaking {
   static constexpr Nanos kUnheardLook = std::chrono::milliseconds(2);
 
   // Both outlive it.
-  TurnTaking(State& state, const Surroundings& outside) : state_(state), outside_(outside) {}
+  TurnTaking(State& state, const Surroundings& outside) : state_(state), outside_(outside) {
+    jobs_.remember(outside.former_jobs);
+  }
 
   // --- a step
   void begin();

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 #include "shmctl/base/log.h"
@@ -359,7 +360,8 @@ void Tenants::drop_tenant(uint32_t slot) {
 }
 
 uint32_t Tenants::slot_by_rules(const ProcessIdentity& identity) const {
-  for (const auto& [cgroup, slot] : scopes_)
+  // Of those that hold it the innermost one, which comes last.
+  for (const auto& [cgroup, slot] : std::views::reverse(scopes_))
     if ((identity.cgroup_path + "/").starts_with(cgroup + "/")) return slot;
   for (const Rule& rule : rules_) {
     const auto slot = find(rule.tenant);

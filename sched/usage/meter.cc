@@ -14,6 +14,7 @@ namespace gpushare {
 namespace {
 
 constexpr int64_t kMs = 1'000'000;
+constexpr uint64_t kIteration = 1'000'000'000;  // microseconds times iterations in 1,000 s
 
 int64_t gained(uint64_t now, uint64_t before) {
   return static_cast<int64_t>(now >= before ? now - before : now);  // it began anew
@@ -45,13 +46,12 @@ void UsageMeter::look(const PlaneSnapshot& snapshot, Time monotonic, int64_t wal
   of_processes_.clear();
   classes_.clear();
   for (const auto& [slot, tenant] : snapshot.tenants) classes_[tenant.name] = tenant.priority;
-  for (auto& [key, counters] : processes_) counters.is_seen = false;
-  for (auto& [key, counters] : tenants_) counters.is_seen = false;
   for (auto& [key, freeze] : frozen_) freeze.is_seen = false;
   look_at_processes(snapshot, passed_ns, monotonic, wall_ms);
   look_at_tenants(snapshot, passed_ns);
-  std::erase_if(processes_, [](const auto& entry) { return !entry.second.is_seen; });
-  std::erase_if(tenants_, [](const auto& entry) { return !entry.second.is_seen; });
+  const auto is_old = [&](const auto& entry) { return monotonic - entry.second.seen > kUnseen; };
+  std::erase_if(processes_, is_old);
+  std::erase_if(tenants_, is_old);
   end_freezes();
   has_looked_ = true;
 }
@@ -75,7 +75,7 @@ void UsageMeter::look_at_processes(const PlaneSnapshot& snapshot, int64_t passed
     const auto known = processes_.try_emplace(key).first;
     const Counters before = std::exchange(
         known->second,
-        {.used_ns = process.gpu_time_ns, .throttled_ns = process.throttled_ns, .is_seen = true});
+        {.used_ns = process.gpu_time_ns, .throttled_ns = process.throttled_ns, .seen = monotonic});
     const int64_t used = has_looked_ ? gained(process.gpu_time_ns, before.used_ns) : 0;
     const int64_t throttled = has_looked_ ? gained(process.throttled_ns, before.throttled_ns) : 0;
     const int64_t uid = process.uid == kUnknown32 ? kNoUser : int64_t{process.uid};
@@ -119,13 +119,14 @@ void UsageMeter::look_at_processes(const PlaneSnapshot& snapshot, int64_t passed
 void UsageMeter::look_at_tenants(const PlaneSnapshot& snapshot, int64_t passed_ns) {
   for (const auto& [slot, tenant] : snapshot.tenants) {
     const std::string name = tenant.name;
-    for (uint32_t gpu = 0; gpu < std::min<size_t>(snapshot.gpus.size(), kMaxGpus); ++gpu) {
+    // Also of a GPU that is away: what the tenant has had there goes on when it is back.
+    for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
       const TenantGpuUse& use = tenant.gpu[gpu];
       const auto seen = of_processes_.find({name, gpu});
       if (use.gpu_time_ns == 0 && seen == of_processes_.end()) continue;
       Counters& known = tenants_[{name, gpu}];
       const uint64_t before =
-          std::exchange(known, {.used_ns = use.gpu_time_ns, .is_seen = true}).used_ns;
+          std::exchange(known, {.used_ns = use.gpu_time_ns, .seen = last_}).used_ns;
       const UsageSeries series{
           .tenant = name, .uid = kNoUser, .gpu = gpu, .priority = class_of(name)};
       if (has_looked_)
@@ -133,8 +134,10 @@ void UsageMeter::look_at_tenants(const PlaneSnapshot& snapshot, int64_t passed_n
             gained(use.gpu_time_ns, before) - (seen == of_processes_.end() ? 0 : seen->second);
       if (use.latency_us == kUnknown32 || use.iterations_per_ks == kUnknown32) continue;
       UsageAmounts& latency = latencies_[series];
-      const uint64_t count =
-          static_cast<uint64_t>(passed_ns / 1000) * use.iterations_per_ks / 1'000'000'000;
+      uint64_t& begun = begun_[series];
+      begun += static_cast<uint64_t>(passed_ns / 1000) * use.iterations_per_ks;
+      const uint64_t count = begun / kIteration;
+      begun %= kIteration;
       latency.iterations += count;
       latency.iterations_us += count * use.latency_us;
       if (use.p99_us != kUnknown32) latency.p99_us = std::max<uint64_t>(latency.p99_us, use.p99_us);
@@ -161,6 +164,7 @@ UsageWrite UsageMeter::take() {
                          .stopped_ms = take_ms(sums.stopped)};
     if (amounts != UsageAmounts{}) out.sample.amounts[series] = amounts;
   }
+  std::erase_if(begun_, [&](const auto& entry) { return !latencies_.contains(entry.first); });
   for (const auto& [series, latency] : std::exchange(latencies_, {}))
     out.sample.amounts[series] += latency;
   for (auto& [job, sums] : jobs_) {

@@ -22,6 +22,9 @@ class UsageMeter {
   // A stop that was shorter is not listed; fewer than this many of one sample are, the longest.
   static constexpr uint64_t kLeastFreezeMs = 1000;
   static constexpr size_t kMostFreezes = 8;
+  // A process that makes its context anew is not published meanwhile, and its account goes on (the
+  // agent keeps it for 1.5 s), so a counter is known for so long without being seen.
+  static constexpr Nanos kUnseen = std::chrono::seconds(3);
 
   // `monotonic`: when the snapshot was taken; `wall_ms`: the same instant, since 1970. The first
   // look only says where the counters are.
@@ -33,7 +36,7 @@ class UsageMeter {
  private:
   struct Counters {
     uint64_t used_ns = 0, throttled_ns = 0;
-    bool is_seen = false;  // in this look
+    Time seen{};
   };
   struct Freeze {
     UsageFreeze freeze;
@@ -62,6 +65,8 @@ class UsageMeter {
   std::map<std::string, Priority, std::less<>> classes_;  // settings of the tenants, in this look
   std::map<UsageSeries, Sums> sums_;
   std::map<UsageSeries, UsageAmounts> latencies_;
+  // Of those that have a latency: what is left of an iteration, in millionths of a thousandth.
+  std::map<UsageSeries, uint64_t> begun_;
   std::map<UsageJob, Sums> jobs_;
   std::vector<UsageFreeze> freezes_;
   std::map<uint32_t, UsageGpu> gpus_;

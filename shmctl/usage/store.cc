@@ -149,7 +149,11 @@ Result<> UsageStore::begin_file() {
       "PRAGMA wal_autocheckpoint={}; PRAGMA journal_size_limit={}; PRAGMA max_page_count={}",
       kPage, kLogPages, kLogBytes, pages);
   if (auto set = database_.run(settings.c_str()); !set) return set;
-  if (*tables > 0) return *layout < kLayout ? take_over() : Result<>();
+  if (*tables > 0) {
+    if (*layout < kLayout)
+      if (auto taken = take_over(); !taken) return taken;
+    return shrink(pages);
+  }
   return database_.run(fmt::format("BEGIN; PRAGMA application_id={}; PRAGMA user_version={}; {} {}"
                                    "COMMIT",
                                    kApplication, kLayout, kTables, kPackTable)
@@ -170,6 +174,27 @@ Result<> UsageStore::take_over() {
       return room;
   }
   return done;
+}
+
+// A file of a larger limit than today's, which SQLite leaves as large as it is: the oldest goes,
+// and what is left is written anew. Where there is no room for that, the file only grows no more.
+Result<> UsageStore::shrink(int64_t pages) {
+  constexpr int kMostTries = 2000;
+  const auto all = database_.ask("PRAGMA page_count");
+  if (!all) return std::unexpected(all.error());
+  if (*all <= pages) return {};
+  for (int tries = 0; tries < kMostTries; ++tries) {
+    const auto unused = database_.ask("PRAGMA freelist_count");
+    const auto there = database_.ask("PRAGMA page_count");
+    if (!unused || !there) return std::unexpected((unused ? there : unused).error());
+    if (*there - *unused <= pages / 8 * 7) break;
+    if (auto room = make_room(); !room) break;
+  }
+  const std::string anew = fmt::format("VACUUM; PRAGMA max_page_count={}", pages);
+  if (auto made = database_.run(anew.c_str());
+      !made && made.error().code != std::errc::no_space_on_device)
+    return made;
+  return {};
 }
 
 Result<> UsageStore::write(const UsageWrite& what) {

@@ -62,6 +62,7 @@ class UsageStore {
   static Result<UsageStore> open_there(const UsageFileOptions& options, Fd& lock);
   Result<> begin_file();
   Result<> take_over();
+  Result<> shrink(int64_t pages);
   Result<> write_once(const UsageWrite& what);
   Result<> add_sample(uint32_t tier, WallSeconds start, const NumberedSample& sample);
   Result<> add_jobs(const UsageWrite& what);

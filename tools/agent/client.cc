@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 
 #include "tools/agent/agent_service.h"
 
@@ -113,8 +114,25 @@ Result<std::string> Client::read_line(Nanos timeout) {
 }
 
 Result<std::string> Client::ask(const Request& request) {
-  if (auto sent = send(request); !sent) return std::unexpected(sent.error());
-  return read_line();
+  const auto sent = send(request);
+  auto answer = read_line(sent ? kAnswerTimeout : Nanos{});
+  // An agent that has no room for the connection says so, and closes it before it is asked.
+  return !sent && !answer ? std::unexpected(sent.error()) : std::move(answer);
+}
+
+Result<std::string> ask_when_there_is_room(const std::string& path, const Request& request,
+                                           Nanos patience) {
+  constexpr Nanos kPause = std::chrono::milliseconds(100);
+  const Time until = MonotonicClock().now() + patience;
+  while (true) {
+    auto client = Client::connect(path);
+    if (!client) return std::unexpected(client.error());
+    auto answer = client->ask(request);
+    const auto done = answer ? decode_done(*answer) : Result<>();
+    const bool is_full = !done && done.error().code == std::errc::resource_unavailable_try_again;
+    if (!is_full || MonotonicClock().now() + kPause >= until) return answer;
+    std::this_thread::sleep_for(kPause);
+  }
 }
 
 namespace {

@@ -30,7 +30,8 @@ class Client {
   // Takes what is there now, without waiting. The error is connection_reset at the end.
   Result<> receive();
 
-  // Sends and returns the line that answers it.
+  // Sends and returns the line that answers it. An agent that has no room for this connection has
+  // answered that (resource_unavailable_try_again in decode_done()).
   Result<std::string> ask(const Request& request);
 
   int fd() const { return socket_.get(); }
@@ -43,6 +44,10 @@ class Client {
   size_t taken_ = 0;     // of received_, by buffered_line()
   size_t searched_ = 0;  // no newline between taken_ and this
 };
+
+// Asks over a connection of its own, again and again while the agent has no room for one.
+Result<std::string> ask_when_there_is_room(const std::string& path, const Request& request,
+                                           Nanos patience);
 
 // Each asks one question over a connection of its own.
 Result<> tell_agent(const std::string& path, const Request& request);  // succeeds or fails

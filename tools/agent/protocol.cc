@@ -23,6 +23,7 @@ Error refusal(const Json& answer) {
   Error error{{}, "gpushared", std::move(text)};
   if (code == "usage") error.code = std::make_error_code(std::errc::invalid_argument);
   if (code == "denied") error.code = std::make_error_code(std::errc::permission_denied);
+  if (code == "busy") error.code = std::make_error_code(std::errc::resource_unavailable_try_again);
   return error;
 }
 

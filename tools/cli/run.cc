@@ -92,8 +92,9 @@ constexpr Nanos kAskAgain = 1s;
 constexpr Nanos kAgentPatience = 60s;
 
 // Asks the agent where the program should run, until it fits somewhere, and lets it see that GPU
-// alone. Children inherit it. While it waits, the agent may be restarted.
-Result<> choose_gpu(const Invocation& invocation, Client& client) {
+// alone. Children inherit it. While it waits, the agent may be restarted. Each question has a
+// connection of its own, because the agent takes 64 of a user, and hundreds of programs may wait.
+Result<> choose_gpu(const Invocation& invocation) {
   const Request request{.op = "place",
                         .settings = run_request(invocation).settings,
                         .gpu = invocation.text("gpu"),
@@ -104,12 +105,12 @@ Result<> choose_gpu(const Invocation& invocation, Client& client) {
   };
   std::optional<Time> answered;  // none: it has not waited yet
   for (;; std::this_thread::sleep_for(kAskAgain)) {
-    const auto answer = client.ask(request);
+    const auto answer =
+        ask_when_there_is_room(endpoints_of(invocation).socket, request, kAgentPatience);
     if (!answer) {
       if (!answered || MonotonicClock().now() - *answered >= kAgentPatience)
         return std::unexpected(answer.error());
       say("the agent does not answer");
-      if (auto again = Client::connect(endpoints_of(invocation).socket)) client = *std::move(again);
       continue;
     }
     const auto placed = decode_placed(*answer);
@@ -124,6 +125,12 @@ Result<> choose_gpu(const Invocation& invocation, Client& client) {
     say(placed->reason);
     answered = MonotonicClock().now();
   }
+}
+
+// Whether there is an agent that this user may ask.
+Result<> reach(const std::string& socket) {
+  const auto client = Client::connect(socket);
+  return client ? Result<>() : std::unexpected(client.error());
 }
 
 // Says to the gpushare that systemd starts in our place that it is in its scope.
@@ -154,12 +161,12 @@ ExitCode run(const Invocation& invocation) {
   if (!asks_for_nothing)
     if (const auto elsewhere = starts_elsewhere(invocation.arguments))
       fmt::print(stderr, "gpushare: warning: {}\n", *elsewhere);
-  auto client = Client::connect(endpoints_of(invocation).socket);
-  if (client) {
+  const std::string socket = endpoints_of(invocation).socket;
+  const Result<> reached = reach(socket);
+  if (reached) {
     if (invocation.has("gpu"))
-      if (const auto chosen = choose_gpu(invocation, *client); !chosen)
-        return report(chosen.error());
-    auto answer = client->ask(request);
+      if (const auto chosen = choose_gpu(invocation); !chosen) return report(chosen.error());
+    const auto answer = ask_when_there_is_room(socket, request, kAgentPatience);
     const auto joined = answer ? decode_joined(*answer) : std::unexpected(answer.error());
     if (!joined) return report_refusal(endpoints_of(invocation), request, joined.error());
     // It then adopts those of its descendants that lose their parent, for as long as it lives, so
@@ -168,14 +175,14 @@ ExitCode run(const Invocation& invocation) {
     if (joined->orders_jobs) preload_shim_for_turns(invocation);
     warn_of_no_effect(endpoints_of(invocation), request.tenant, request.settings,
                       gets_shim(invocation));
-  } else if (asks_for_nothing && client.error().code == std::errc::permission_denied) {
+  } else if (asks_for_nothing && reached.error().code == std::errc::permission_denied) {
     // This is an ordinary user: the agent sees the program without being told, and puts it where
     // the rules say, otherwise into the tenant `default`.
   } else if (invocation.has("allow-unmanaged")) {
-    fmt::print(stderr, "gpushare: warning: {}; starting {} unmanaged\n", client.error().message(),
+    fmt::print(stderr, "gpushare: warning: {}; starting {} unmanaged\n", reached.error().message(),
                invocation.arguments[0]);
   } else {
-    return report(client.error());
+    return report(reached.error());
   }
   if (invocation.has("shim"))
     if (const auto preloaded = preload_shim(invocation); !preloaded)

@@ -17,6 +17,34 @@ void add_ids(std::vector<std::string>& ids, const SharedGpu& gpu, uint64_t count
 
 }  // namespace
 
+std::vector<SharedGpu> gpus_to_share(std::span<const SharedGpu> before,
+                                     std::span<const SharedGpu> seen) {
+  const auto is_seen = [&](const SharedGpu& gpu) {
+    return std::ranges::find(seen, gpu.uuid, &SharedGpu::uuid) != seen.end();
+  };
+  std::vector<SharedGpu> shared;
+  for (const SharedGpu& gpu : seen) {
+    if (!gpu.uuid.empty()) {
+      shared.push_back(gpu);
+      continue;
+    }
+    const auto known = std::ranges::find(before, gpu.index, &SharedGpu::index);
+    // A GPU that has another index now is shared under that.
+    if (known == before.end() || is_seen(*known)) continue;
+    shared.push_back(*known);
+    shared.back().is_open = false;
+  }
+  return shared;
+}
+
+uint64_t smallest_memory(std::span<const SharedGpu> gpus) {
+  uint64_t smallest = 0;
+  for (const SharedGpu& gpu : gpus)
+    if (gpu.memory_bytes > 0 && (smallest == 0 || gpu.memory_bytes < smallest))
+      smallest = gpu.memory_bytes;
+  return smallest;
+}
+
 std::vector<std::string> share_ids(std::span<const SharedGpu> gpus, uint32_t count) {
   std::vector<std::string> ids;
   for (const SharedGpu& gpu : gpus) add_ids(ids, gpu, count);
@@ -27,6 +55,18 @@ std::vector<std::string> memory_ids(std::span<const SharedGpu> gpus, uint64_t un
   std::vector<std::string> ids;
   for (const SharedGpu& gpu : gpus) add_ids(ids, gpu, gpu.memory_bytes / unit);
   return ids;
+}
+
+std::vector<KubeletDevice> devices_of(std::span<const std::string> ids,
+                                      std::span<const SharedGpu> gpus, bool are_healthy) {
+  std::set<std::string> closed;
+  for (const SharedGpu& gpu : gpus)
+    if (!gpu.is_open) closed.insert(gpu.uuid);
+  std::vector<KubeletDevice> devices;
+  devices.reserve(ids.size());
+  for (const std::string& id : ids)
+    devices.push_back({id, are_healthy && !closed.contains(gpu_of(id))});
+  return devices;
 }
 
 std::string gpu_of(std::string_view id) { return std::string(id.substr(0, id.rfind('.'))); }

@@ -56,11 +56,10 @@ class ResourceServer::Service final : public v1beta1::DevicePlugin::Service {
   explicit Service(Resource resource) : resource_(std::move(resource)) {}
   const Resource& resource() const { return resource_; }
 
-  void set_devices(std::vector<std::string> ids, bool are_healthy) {
+  void set_devices(std::vector<KubeletDevice> devices) {
     const std::lock_guard lock(mutex_);
-    if (ids == ids_ && are_healthy == are_healthy_ && generation_ > 0) return;
-    ids_ = std::move(ids);
-    are_healthy_ = are_healthy;
+    if (devices == devices_ && generation_ > 0) return;
+    devices_ = std::move(devices);
     ++generation_;
     changed_.notify_all();
   }
@@ -95,10 +94,10 @@ class ResourceServer::Service final : public v1beta1::DevicePlugin::Service {
       }
       said = generation_;
       v1beta1::ListAndWatchResponse list;
-      for (const std::string& id : ids_) {
-        auto* device = list.add_devices();
-        device->set_id(id);
-        device->set_health(are_healthy_ ? "Healthy" : "Unhealthy");
+      for (const KubeletDevice& device : devices_) {
+        auto* added = list.add_devices();
+        added->set_id(device.id);
+        added->set_health(device.is_healthy ? "Healthy" : "Unhealthy");
       }
       lock.unlock();
       const bool is_sent = stream->Write(list);
@@ -161,8 +160,7 @@ class ResourceServer::Service final : public v1beta1::DevicePlugin::Service {
   const Resource resource_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::string> ids_;
-  bool are_healthy_ = true;
+  std::vector<KubeletDevice> devices_;
   bool is_stopped_ = false;
   uint64_t generation_ = 0;  // 0: the devices are not known yet, and nothing is said
 };
@@ -215,8 +213,8 @@ Result<> ResourceServer::register_it() {
       "register with the kubelet", socket);
 }
 
-void ResourceServer::set_devices(std::vector<std::string> ids, bool are_healthy) {
-  server_->service->set_devices(std::move(ids), are_healthy);
+void ResourceServer::set_devices(std::vector<KubeletDevice> devices) {
+  server_->service->set_devices(std::move(devices));
 }
 
 Result<std::vector<ContainerDevices>> list_pod_devices(const std::string& socket) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "shmctl/base/error.h"
+#include "tools/kubernetes/devices.h"
 
 namespace gpushare {
 
@@ -49,7 +50,7 @@ class ResourceServer {
   // Tells the kubelet at FOLDER/kubelet.sock of the resource. Waits for 5 s at most.
   Result<> register_it();
   // The devices, from now on, of which the kubelet is told.
-  void set_devices(std::vector<std::string> ids, bool are_healthy);
+  void set_devices(std::vector<KubeletDevice> devices);
 
  private:
   class Service;

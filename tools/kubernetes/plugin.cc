@@ -200,26 +200,34 @@ void Plugin::look_at_gpus() {
       const std::lock_guard lock(mutex_);
       tenants_.set_present(tenants_of(status->snapshot));
     }
-    std::vector<SharedGpu> gpus;
+    std::vector<SharedGpu> seen;
+    std::string unknown;  // GPUs, by the agent's numbers of them
     for (const GpuRecord& gpu : status->snapshot.gpus) {
-      std::string uuid = gpu.uuid;
-      if (uuid.empty()) uuid = fmt::format("gpu{}", gpu.index);
-      gpus.push_back({uuid, gpu.index, gpu.memory_bytes == kUnknown64 ? 0 : gpu.memory_bytes});
+      seen.push_back({gpu.uuid, gpu.index, gpu.memory_bytes == kUnknown64 ? 0 : gpu.memory_bytes});
+      if (gpu.uuid[0] == '\0') unknown += fmt::format(" {}", gpu.index);
     }
+    say_once(gpu_trouble_, unknown.empty()
+                               ? ""
+                               : "no new pod gets shares of these GPUs, whose UUID the agent does "
+                                 "not know, as of those that are not open:" +
+                                     unknown);
+    std::vector<SharedGpu> gpus = gpus_to_share(gpus_, seen);
     // A GPU that is away for a moment, with its agent, is not taken from pods that have it.
     if (!gpus.empty() && gpus != gpus_) {
       const std::lock_guard lock(mutex_);
-      gpus_ = gpus;
-      uint64_t smallest = gpus_.front().memory_bytes;
-      for (const SharedGpu& gpu : gpus_) smallest = std::min(smallest, gpu.memory_bytes);
-      tenants_.set_gpu_memory(smallest);
-      log_info("{} GPUs of {} shares", gpus_.size(), options_.rules.shares);
+      gpus_ = std::move(gpus);
+      tenants_.set_gpu_memory(smallest_memory(gpus_));
+      log_info("{} GPUs of {} shares, {} of them open", gpus_.size(), options_.rules.shares,
+               std::ranges::count(gpus_, true, &SharedGpu::is_open));
     }
   }
   if (servers_.empty() || gpus_.empty()) return;
   const bool is_healthy = now - agent_seen_ < kAgentMissed;
-  servers_[0]->set_devices(share_ids(gpus_, options_.rules.shares), is_healthy);
-  servers_[1]->set_devices(memory_ids(gpus_, options_.rules.memory_unit), is_healthy);
+  const auto tell = [&](ResourceServer& server, const Ids& ids) {
+    server.set_devices(devices_of(ids, gpus_, is_healthy));
+  };
+  tell(*servers_[0], share_ids(gpus_, options_.rules.shares));
+  tell(*servers_[1], memory_ids(gpus_, options_.rules.memory_unit));
 }
 
 // The folder is the agent's, and may be emptied with it.

@@ -76,7 +76,7 @@ class Plugin {
   std::pair<uint64_t, int64_t> kubelet_{};  // inode and time of its socket; zero: not registered
   std::vector<std::unique_ptr<ResourceServer>> servers_;
   PodNames named_;  // what was written last
-  std::string agent_trouble_, file_trouble_, kubelet_trouble_, api_trouble_;
+  std::string agent_trouble_, gpu_trouble_, file_trouble_, kubelet_trouble_, api_trouble_;
 };
 
 }  // namespace gpushare

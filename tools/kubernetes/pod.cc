@@ -50,6 +50,36 @@ Limits limits_of(const Json& container) {
   return limits;
 }
 
+void add(Limits& limits, const Limits& more) {
+  for (const auto& [resource, number] : more) limits[resource] = sum(limits[resource], number);
+}
+
+void raise(Limits& limits, const Limits& least) {
+  for (const auto& [resource, number] : least)
+    limits[resource] = std::max(limits[resource], number);
+}
+
+// As Kubernetes counts: an init container that restarts always is a sidecar, which stays beside
+// the containers and the init containers after it. Any other init container has ended before the
+// next one begins.
+Limits limits_of_all(const Json& spec) {
+  Limits together, sidecars, beginning;
+  for (const Json& container : at(spec, {"containers"})) add(together, limits_of(container));
+  for (const Json& container : at(spec, {"initContainers"})) {
+    const Limits own = limits_of(container);
+    if (text(at(container, {"restartPolicy"})) == "Always") {
+      add(together, own);
+      add(sidecars, own);
+    } else {
+      Limits meanwhile = sidecars;
+      add(meanwhile, own);
+      raise(beginning, meanwhile);
+    }
+  }
+  raise(together, beginning);
+  return together;
+}
+
 Pod read_pod(const Json& json) {
   Pod pod;
   pod.object_uid = pod.uid = text(at(json, {"metadata", "uid"}));
@@ -66,12 +96,7 @@ Pod read_pod(const Json& json) {
   if (const std::string* mirrored = pod.annotation("kubernetes.io/config.mirror");
       mirrored != nullptr && is_static_name(*mirrored))
     pod.uid = *mirrored;
-  for (const Json& container : at(json, {"spec", "containers"}))
-    for (const auto& [resource, number] : limits_of(container))
-      pod.limits[resource] = sum(pod.limits[resource], number);
-  for (const Json& container : at(json, {"spec", "initContainers"}))
-    for (const auto& [resource, number] : limits_of(container))
-      pod.limits[resource] = std::max(pod.limits[resource], number);
+  pod.limits = limits_of_all(at(json, {"spec"}));
   for (const char* list : {"initContainerStatuses", "containerStatuses"})
     for (const Json& container : at(json, {"status", list})) {
       const std::string id = text(at(container, {"containerID"}));  // "containerd://8c1f..."

@@ -23,8 +23,9 @@ struct Pod {
   std::string qos;         // "Guaranteed", "Burstable", "BestEffort"
   bool has_ended = false;  // all of its containers have, for good
   std::map<std::string, std::string, std::less<>> annotations;
-  // Limits of all containers together, or of the init container that wants more; by resource, in
-  // units of the resource. What is no whole number is left out.
+  // Limits of all containers and sidecars together, or of the init container that wants more with
+  // the sidecars before it; by resource, in units of the resource. What is no whole number is left
+  // out.
   std::map<std::string, uint64_t, std::less<>> limits;
   // Of gpushare.io/share, where the kubelet has said which GPUs its containers have: of the GPU of
   // which it has most. The API server does not know.

@@ -89,6 +89,12 @@ class Reader {
   std::vector<std::string>& complaints_;
 };
 
+// Of a cap as it is written: the part of the GPU's time.
+double fraction_of(std::string_view cap) {
+  TenantSettings scratch;
+  return apply_setting(scratch, "max", cap) && scratch.cap ? scratch.cap->fraction() : 1;
+}
+
 // What was counted for the pod, in shares of each of its GPUs.
 std::optional<double> counted_shares(const Pod& pod, const ShareRules& rules) {
   if (const auto shares = pod.limit(kShareResource))
@@ -153,10 +159,10 @@ std::optional<Wanted> wanted_of(const Pod& pod, const ShareRules& rules) {
   const double part = wanted.shares / whole;
   const auto weight =
       static_cast<uint32_t>(std::clamp(std::round(part * rules.weight), 1.0, 10'000.0));
-  // There is no smaller cap.
+  // 1% is the smallest cap that there is.
   std::string cap =
       rules.is_hard && part < 1 ? fmt::format("{:.3f}%", std::max(1.0, 100 * part)) : "max";
-  if (const auto own = said.cap(); own && cap == "max") cap = *own;
+  if (const auto own = said.cap(); own && fraction_of(*own) < fraction_of(cap)) cap = *own;
   wanted.settings = {{"weight", std::to_string(weight)},
                      {"max", cap},
                      {"memory_max", memory ? std::to_string(*memory) : "max"},

@@ -27,6 +27,7 @@ SPANK_PLUGIN(gpushare, 1)
 #include "tools/slurm/child.h"
 #include "tools/slurm/comment.h"
 #include "tools/slurm/ended.h"
+#include "tools/slurm/join.h"
 #include "tools/slurm/kept.h"
 #include "tools/slurm/settle.h"
 #include "tools/slurm/write.h"
@@ -201,16 +202,6 @@ static int tenant_names(spank_t spank, uint32_t job, char names[2][GS_TENANT_SIZ
 	return 2;
 }
 
-static enum gs_outcome run_in(const char *tenant, const char *settings, char *answer)
-{
-	char request[384];
-
-	snprintf(request, sizeof(request), "{\"op\":\"run\",\"tenant\":\"%s\"%s%s%s}", tenant,
-		 settings ? ",\"settings\":{" : "", settings ? settings : "", settings ? "}" : "");
-	snprintf(joined, sizeof(joined), "%s", tenant);
-	return gs_ask(admin.socket, request, LIMIT_MS, answer);
-}
-
 static uint32_t number_of(spank_t spank, spank_item_t item)
 {
 	uint32_t number = 0;
@@ -266,29 +257,25 @@ static void account_for(uint32_t number, char names[2][GS_TENANT_SIZE], int coun
 	gs_forget(admin.socket, GS_UNACCOUNTED, number);
 }
 
-/* The step belongs to the job's tenant, and with it all that it will start. The first step makes
- * the tenant. */
-static void join(spank_t spank, uint32_t job, const struct gs_wish *settled)
+/* The step belongs to the job's tenant, and with it all that it will start. */
+static void join(spank_t spank, uint32_t job)
 {
-	char settings[192], answer[GS_ANSWER_SIZE], names[2][GS_TENANT_SIZE];
-	const int count = tenant_names(spank, job, names);
-	const bool has_settings = gs_settings_json(settled, settings, sizeof(settings)) > 0;
-	enum gs_outcome outcome = GS_REFUSED;
-	char name[GS_JOB_SIZE];
-	bool is_new;
+	struct gs_step step = { .admin = &admin, .wish = &wish, .given = given_to(spank) };
+	char name[GS_JOB_SIZE], answer[GS_ANSWER_SIZE];
+	const char *tenant = "";
+	enum gs_joined outcome;
 
+	step.count = tenant_names(spank, job, step.names);
 	gs_take_ended(admin.socket, remove_tenant);
-	for (int i = 0; i < count && outcome == GS_REFUSED; i++)
-		outcome = run_in(names[i], NULL, answer);
-	is_new = outcome == GS_REFUSED;
-	for (int i = 0; has_settings && i < count && outcome == GS_REFUSED; i++)
-		outcome = run_in(names[i], settings, answer);
-	has_joined = outcome == GS_DONE;
-	if (has_joined && is_new && admin.comment != GS_COMMENT_NONE)
-		commenting = begin_step_comment(spank, name);
-	if (has_joined)
-		return;
-	if (admin.is_agent_required) {
+	outcome = gs_join(&step, LIMIT_MS, &tenant, answer);
+	has_joined = outcome == GS_JOINED || outcome == GS_JOINED_FIRST;
+	if (has_joined) {
+		snprintf(joined, sizeof(joined), "%s", tenant);
+		if (outcome == GS_JOINED_FIRST && admin.comment != GS_COMMENT_NONE)
+			commenting = begin_step_comment(spank, name);
+	} else if (outcome == GS_TOO_MUCH) {
+		snprintf(refusal, sizeof(refusal), "%.255s", answer);
+	} else if (admin.is_agent_required) {
 		snprintf(refusal, sizeof(refusal), "the job may not run without gpushare: %.180s",
 			 answer);
 	} else {
@@ -302,7 +289,6 @@ int slurm_spank_init_post_opt(spank_t spank, int count, char *words[])
 {
 	uint32_t job = 0, step = 0;
 	char why[GS_WHY_SIZE];
-	struct gs_wish settled;
 
 	(void)count, (void)words;
 	if (!is_submitting() && !spank_remote(spank))
@@ -314,10 +300,8 @@ int slurm_spank_init_post_opt(spank_t spank, int count, char *words[])
 	if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS ||
 	    spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS || step == EXTERN_STEP)
 		return 0;
-	if (!*refusal && gs_settle(&wish, &admin, given_to(spank), &settled, why))
-		note(refusal, why);
 	if (!*refusal)
-		join(spank, job, &settled);
+		join(spank, job);
 	return 0;
 }
 

@@ -131,12 +131,14 @@ TEST_F(PlacementTest, WhoHasComeOrIsGoneCountsNoMore) {
   EXPECT_EQ(place(600), 0);
   EXPECT_EQ(place(601), 1);
   rig_.processes.dead[600] = true;
+  rig_.machine.run_for(1s);  // who is gone is looked for once a second
   EXPECT_EQ(place(602), 0);
   ProcessRecord process;  // it is there, so it counts once
   process.pid = 602;
   process.start_ticks = 1602;
   write_record(plane_.region().processes[0].record, process);
   rig_.processes.dead[601] = true;
+  rig_.machine.run_for(1s);
   EXPECT_EQ(place(603), 1);
   EXPECT_EQ(place(604), 0) << "one is on each";
   EXPECT_EQ(place(604), 0) << "what was said to itself before does not count";
@@ -146,6 +148,45 @@ TEST_F(PlacementTest, WhatIsOnItsWayHoldsItsMemory) {
   const char* const request = R"({"op":"place","gpu":"auto","settings":{"memory_max":"10G"}})";
   EXPECT_EQ(ask(request, {.pid = 600, .uid = 0, .is_admin = true})["gpu"], 0);
   EXPECT_FALSE(ask(request, {.pid = 601, .uid = 0, .is_admin = true}).contains("gpu"));
+}
+
+// A training has its context for seconds before it has its memory.
+TEST_F(PlacementTest, WhatItAskedForIsKeptUntilItHasItOrIsGone) {
+  const auto place = [&](pid_t pid) {
+    return ask(R"({"op":"place","gpu":"0","settings":{"memory_max":"10G"}})",
+               {.pid = pid, .uid = 0, .is_admin = true})
+        .contains("gpu");
+  };
+  EXPECT_TRUE(place(600));
+  ProcessRecord process;
+  process.pid = 600;
+  process.start_ticks = 1600;
+  process.memory_bytes = uint64_t{1} << 30;
+  write_record(plane_.region().processes[0].record, process);
+  use(0, 1);
+  EXPECT_FALSE(place(601)) << "15 GiB are free, and 9 of them kept";
+  rig_.machine.run_for(20min);
+  EXPECT_FALSE(place(601));
+  process.memory_bytes = uint64_t{4} << 30;  // it will not need more
+  write_record(plane_.region().processes[0].record, process);
+  use(0, 4);
+  EXPECT_FALSE(place(601));
+  write_record(plane_.region().processes[0].record, ProcessRecord{});
+  use(0, 0);
+  EXPECT_FALSE(place(601)) << "it may make a context again";
+  rig_.processes.dead[600] = true;
+  rig_.machine.run_for(1s);
+  EXPECT_TRUE(place(601));
+}
+
+TEST_F(PlacementTest, OfOneUserSoManyCount) {
+  for (int i = 0; i < 2000; ++i)
+    ask(R"({"op":"place","gpu":"0"})", {.pid = 1000 + i, .uid = 1000, .is_admin = false});
+  std::vector<PlaceGpu> gpus{{.index = 0}};
+  placements_.add_to(
+      gpus, rig_.clock.now(), [](const auto&) { return std::nullopt; },
+      [](const ProcessId&) { return false; });
+  EXPECT_NEAR(gpus[0].waiting, LengthMix().index({}) * Placements::kMostOfUser, 1e6);
 }
 
 TEST_F(PlacementTest, ItsMemoryMustFit) {
@@ -298,6 +339,16 @@ TEST_F(ControlHandlerTest, SaysWhatATenantUsedAndWhatBindsIt) {
   EXPECT_EQ(use["settings"]["max"], "30%");
   EXPECT_EQ(use["settings"]["memory_max"], "max");
   EXPECT_EQ(use["settings"]["priority"], "normal");
+  // While there is no GPU what was published last goes on, so that a job that has ended is not said
+  // to have used nothing.
+  TenantRecord record;
+  std::strcpy(record.name, "a");
+  record.gpu[1].gpu_time_ns = 5'000;
+  record.throttled_ns = 70;
+  write_record(plane_.region().tenants[*rig_.tenants.find("a")].record, record);
+  const Json last = ask(R"({"op":"remove","tenant":"a"})");
+  EXPECT_EQ(last["gpu_time_ns"], 5'000);
+  EXPECT_EQ(last["throttled_ns"], 70);
 }
 
 TEST_F(ControlHandlerTest, ARunInAScopeHasWhateverIsInTheCallersCgroup) {

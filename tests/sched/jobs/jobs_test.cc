@@ -143,6 +143,63 @@ TEST_F(JobsTest, RanksCountTheSameIterationsAndSuccessorsAddTheirs) {
   EXPECT_EQ(jobs_.all()[0].iterations, 42u);
 }
 
+TEST_F(JobsTest, ARankThatIsNotReadForAStepOrEndsFirstChangesNoCount) {
+  step({{.process = kOne, .run = 7, .iterations = ended(105)},
+        {.process = kTwo, .run = 7, .iterations = ended(98)}});
+  step({{.process = kOne, .run = 7}, {.process = kTwo, .run = 7, .iterations = ended(98)}});
+  EXPECT_EQ(jobs_.all()[0].iterations, 105u);
+  step({{.process = kOne, .run = 7, .iterations = ended(106)},
+        {.process = kTwo, .run = 7, .iterations = ended(99)}});
+  EXPECT_EQ(jobs_.all()[0].iterations, 106u);
+  step({{.process = kTwo, .run = 7, .iterations = ended(100)}});
+  EXPECT_EQ(jobs_.all()[0].iterations, 106u);
+  step({{.process = kThree, .run = 7, .iterations = ended(1)}});
+  EXPECT_EQ(jobs_.all()[0].iterations, 107u) << "who comes after it counts anew";
+}
+
+// It waited for others for minutes, elsewhere than at its boundary.
+TEST_F(JobsTest, WhatAJobWaitedMakesItsIterationsNoLonger) {
+  const auto work = [&](uint64_t count, Nanos used, uint64_t period_ns) {
+    IterationsView said = ended(count);
+    said.period_ns = period_ns;
+    step({{.process = kOne, .run = 7, .used = used, .iterations = said}});
+    return work_of_iteration(jobs_.all()[0]);
+  };
+  EXPECT_EQ(work(0, 0s, 100'000'000), 100ms);
+  jobs_.end_start(jobs_.job_of(kOne));
+  EXPECT_EQ(work(7, 700ms, 2'000'000'000), 2s) << "of so few nobody can say";
+  EXPECT_EQ(work(3000, 299'300ms, 2'000'000'000), 100ms);
+  EXPECT_EQ(work(3000, 0s, 1ULL << 62), 100ms);
+  EXPECT_EQ(jobs_.all()[0].period, Jobs::kLongestPeriod);
+  EXPECT_EQ(work(3001, 0s, 5'000'000), 5ms) << "nor shorter";
+}
+
+TEST_F(JobsTest, OfIterationsThatAreAnnouncedAgainTheFirstWordCounts) {
+  step({{.process = kOne, .run = 7, .iterations = ended(0)}});
+  const uint64_t id = jobs_.job_of(kOne);
+  jobs_.note_length(id, 1000, 0);
+  jobs_.note_length(id, 100'000, 0);
+  step({{.process = kOne, .run = 7, .iterations = ended(1)}});
+  EXPECT_EQ(jobs_.all()[0].named, 5s);
+  jobs_.note_length(id, 2001, 2001);  // somebody else tells of it
+  step({{.process = kOne, .run = 7, .iterations = ended(1)}});
+  EXPECT_EQ(jobs_.all()[0].named, 10s);
+}
+
+TEST_F(JobsTest, WhatAnAgentBeforeToldOfAJobGoesOn) {
+  jobs_.remember(std::vector<FormerJob>{{.run = 77, .arrived = now_ - 1h, .service = 50min},
+                                        {.process = kThree, .arrived = now_ - 2h, .service = 1s}});
+  step({{.process = kOne, .run = 77, .is_late = true, .came = now_, .used = 1s},
+        {.process = kTwo, .came = now_},
+        {.process = kThree, .is_late = true, .came = now_}});
+  ASSERT_EQ(jobs_.all().size(), 3u);
+  EXPECT_EQ(jobs_.all()[0].arrived, now_ - 2ms - 1h);
+  EXPECT_EQ(jobs_.all()[0].service, 50min + 1s);
+  EXPECT_FALSE(jobs_.all()[0].is_whole);
+  EXPECT_EQ(jobs_.all()[1].arrived, now_ - 2ms);
+  EXPECT_EQ(jobs_.all()[2].arrived, now_ - 2ms - 2h);
+}
+
 class EndedJobs : public JobsTest {
  protected:
   EndedJobs() { step({}); }

@@ -310,6 +310,28 @@ TEST(Turns, ANewcomerGetsNoMoreThanTheOthersFromThenOn) {
   EXPECT_NEAR(world.job(2).service / 1ms, 5000, 50);
 }
 
+// Neither has it the GPU alone for as long as the others have had, nor does it wait for as long.
+TEST(Turns, OneThatComesToAnotherClassBeginsLevelWithTheOthersThere) {
+  OrderWorld world(make_policy("turns"));
+  for (int i = 0; i < 3; ++i) world.add();
+  world.run_for(60s);
+  world.add().priority = Priority::kHigh;
+  world.run_for(1s);
+  world.job(4).priority = Priority::kNormal;
+  std::vector<Nanos> had;
+  for (const JobView& job : world.jobs) had.push_back(job.service);
+  world.run_for(8s);
+  for (uint64_t id = 1; id <= 4; ++id)
+    EXPECT_NEAR((world.job(id).service - had[id - 1]) / 1ms, 2000, 50) << id;
+  world.add().priority = Priority::kHigh;
+  world.run_for(1s);
+  world.job(1).priority = Priority::kHigh;
+  had = {world.job(1).service, world.job(5).service};
+  world.run_for(8s);
+  EXPECT_NEAR((world.job(1).service - had[0]) / 1ms, 4000, 50);
+  EXPECT_NEAR((world.job(5).service - had[1]) / 1ms, 4000, 50);
+}
+
 TEST(Turns, NobodySavesUpTurnsWhileItWantsNothing) {
   OrderWorld world(make_policy("turns"));
   world.add();

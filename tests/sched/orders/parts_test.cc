@@ -48,6 +48,23 @@ TEST(Left, WhoExceedsWhatWasSaidOfItIsUnknownFromThenOn) {
   EXPECT_EQ(left_of({.learnt = 10s, .service = 11s}), Left{});
 }
 
+// It announces one iteration more whenever one has ended, or never ends the first.
+TEST(Left, OfIterationsTheFirstWordCounts) {
+  const KnownLength known{.iterations = 1001, .ended = 1000, .period = 10ms, .named = 8s};
+  for (const auto& [service, left] :
+       {std::pair(Nanos(11'999ms), Left{10ms, LeftSource::kAnnounced}), {Nanos(12s), Left{}}}) {
+    KnownLength one = known;
+    one.service = service;
+    EXPECT_EQ(left_of(one), left);
+    one.service += 1s;
+    one.start = 1s;
+    EXPECT_EQ(left_of(one), left) << "a start is no part of it";
+  }
+  EXPECT_EQ(left_of({.iterations = 1, .period = 1ns, .named = 1ns, .service = 1999ms}),
+            (Left{1ns, LeftSource::kAnnounced}));
+  EXPECT_EQ(left_of({.iterations = 1, .period = 1ns, .named = 1ns, .service = 2001ms}), Left{});
+}
+
 // Its service includes what its hand-overs have cost.
 TEST(Left, WhoIsALittleOverAnExactWordIsAboutToEnd) {
   for (const Nanos service : {Nanos(30s), Nanos(32'999ms)}) {
@@ -88,6 +105,7 @@ TEST(Left, TakesAnyNumbers) {
     const Left left = left_of({.iterations = static_cast<uint64_t>(any()),
                                .ended = static_cast<uint64_t>(any()),
                                .period = Nanos(any()),
+                               .named = Nanos(any()),
                                .length = Nanos(any()),
                                .learnt = Nanos(any()),
                                .service = Nanos(any()),
@@ -165,6 +183,17 @@ TEST(LengthHistory, ACommandThatWasForgottenIsUnknown) {
   history.add("a", 2s);
   for (size_t i = 0; i < LengthHistory::kMost; ++i) history.add("b", 1s);
   EXPECT_EQ(history.median("a"), std::nullopt);
+}
+
+TEST(LengthHistory, ManyJobsOfOneUserDriveOutTheirOwn) {
+  LengthHistory history;
+  history.add({.command = "a", .length = 2s, .user = 1000});
+  for (int i = 0; i < 2000; ++i)
+    history.add({.command = std::to_string(i), .length = 1s, .user = 1001});
+  EXPECT_EQ(history.median("a"), 2s);
+  EXPECT_EQ(history.median("1999"), 1s);
+  EXPECT_EQ(history.median("5"), std::nullopt);
+  EXPECT_EQ(history.all().size(), LengthHistory::kMost);
 }
 
 TEST(LengthHistory, AJobWithoutGpuTimeTeachesNothing) {

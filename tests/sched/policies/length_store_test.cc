@@ -41,7 +41,8 @@ TEST_F(LengthStoreTest, WhatOneAgentLearntTheNextOneKnows) {
                                     .arrived = 1'795'000'000s,
                                     .iterations = 1200,
                                     .memory_bytes = 3 << 20,
-                                    .gpus = 2};
+                                    .gpus = 2,
+                                    .user = 1000};
   store.history().add(job);
   EXPECT_TRUE(store.take_save_request());
   save(store);
@@ -51,6 +52,27 @@ TEST_F(LengthStoreTest, WhatOneAgentLearntTheNextOneKnows) {
   EXPECT_EQ(next.history().all().front(), job);
   EXPECT_EQ(next.history().median("00ff00ff00ff00ff"), job.length);
   EXPECT_FALSE(next.take_save_request());
+}
+
+// A month's training in which no iteration is recognised, a job of a nanosecond, and numbers that a
+// program has written into its slot.
+TEST_F(LengthStoreTest, WhatNoTraceMayHoldDoesNotCostTheOthers) {
+  LengthStore store = open();
+  const LengthHistory::Finished odd[] = {
+      {.command = "month", .length = 24h * 30},
+      {.command = "short", .length = 1ns, .iterations = 5},
+      {.command = "liar", .length = 100ms, .arrived = Nanos::max(), .iterations = 1ULL << 41},
+      {.command = "huge", .length = Nanos::max(), .iterations = ~0ULL, .memory_bytes = ~0ULL},
+      {.command = "wide", .length = 1s, .arrived = Nanos::min(), .gpus = 4000},
+  };
+  for (const LengthHistory::Finished& job : odd) store.history().add(job);
+  store.history().add("honest", 90s);
+  save(store);
+  LengthStore next = open();
+  ASSERT_EQ(next.history().all().size(), std::size(odd) + 1) << text();
+  EXPECT_EQ(next.history().median("honest"), 90s);
+  EXPECT_EQ(next.history().median("month"), 24h * 30);
+  EXPECT_EQ(next.history().median("liar"), 100ms);
 }
 
 TEST_F(LengthStoreTest, TheFileIsATraceForTheReplay) {
@@ -87,7 +109,7 @@ TEST_F(LengthStoreTest, HoldsTheNewestJobsHoweverManyThereWere) {
   EXPECT_EQ(next.history().all().size(), LengthHistory::kMost);
   EXPECT_EQ(next.history().all().back().length, Nanos(2000));
   std::string longer = text();
-  for (int i = 0; i < 1000; ++i) longer += "x,99999,c,1,1,0,0,1000,1\n";
+  for (int i = 0; i < 1000; ++i) longer += "x,99999,c,1,1,0,0,1000,1,\n";
   put(longer);
   EXPECT_EQ(open().history().all().size(), LengthHistory::kMost);
 }

@@ -149,6 +149,27 @@ TEST_F(TpotTest, WhoIsInTheMiddleOfAPromptDoesNotLend) {
   EXPECT_EQ(lends_after(), Nanos::max()) << "the next one is there already";
 }
 
+// A client goes while its prompt is in line, or one iteration answers several.
+TEST_F(TpotTest, APromptThatIsNeverAnsweredIsForgotten) {
+  const uint32_t prefill = add(TenantPhase::kPrefill, 1s);
+  step();
+  said(prefill).arrivals += 3;
+  now_ += 5ms;
+  step();
+  ++said(prefill).begun;
+  now_ += 30s;
+  step();
+  EXPECT_EQ(plan_.partitions.front().idle_after, Nanos::max()) << "it answers one";
+  ++said(prefill).ended;
+  launch(prefill);
+  now_ += 9s;
+  step();
+  EXPECT_EQ(plan_.partitions.front().idle_after, Nanos::max());
+  now_ += 2s;
+  step();
+  EXPECT_EQ(plan_.partitions.front().idle_after, TpotPolicy::kLendAfter);
+}
+
 TEST_F(TpotTest, WhatIsLentBetweenTwoIterationsDoesNotSpoilWhatIsMeasured) {
   const uint32_t prefill = add(TenantPhase::kPrefill, 1s);
   at_work_ = {prefill};

@@ -307,6 +307,32 @@ TEST(System, ARunWaitsForMemoryAcrossTheAgentsRestart) {
       << "no GPU could hold it";
 }
 
+// The agent takes 64 connections of a user, and root's 272 at most.
+TEST(System, HundredsOfRunsWaitAndTheAgentTakesOrdersAllTheSame) {
+  SystemRig rig("");
+  rig.start_anew({"--memory", "4"});
+  const auto holder = rig.start("memhog", {"--bytes", "3221225472", "--hold-ms", "1000000"});
+  ASSERT_TRUE(eventually([&] { return rig.record(holder->pid()).memory_bytes > 3000000000; }));
+  std::vector<std::unique_ptr<Child>> waiting;
+  for (int i = 0; i < 300; ++i)
+    waiting.push_back(rig.start_run({"--gpu", "auto", "--memory-max", "2G"}, "workloads/endless",
+                                    {"--seconds", "1000"}));
+  EXPECT_TRUE(eventually([&] {
+    const std::string said = rig.output("run.log");
+    std::size_t waits = 0;
+    for (auto at = said.find("waits"); at != std::string::npos; at = said.find("waits", at + 1))
+      ++waits;
+    return waits == waiting.size();
+  })) << rig.output("run.log");
+  EXPECT_EQ(rig.snapshot().waiting.size(), 16U);
+  for (int i = 0; i < 20; ++i)
+    EXPECT_TRUE(rig.answers(R"({"op":"set","tenant":"default","settings":{"weight":")" +
+                                std::to_string(100 + i) + "\"}}",
+                            "true"));
+  std::ptrdiff_t over = std::ranges::count_if(waiting, [](auto& run) { return run->has_ended(); });
+  EXPECT_EQ(over, 0) << rig.output("run.log");
+}
+
 // Each start holds the driver's lock six times for 60 ms, and with eight of them at once each call
 // of the driver waits for half a second.
 TEST(System, TheAgentAnswersWhileManyProgramsStart) {

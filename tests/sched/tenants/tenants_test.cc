@@ -178,6 +178,24 @@ TEST_F(TenantsTest, ATransientTenantStaysUntilItsScopeIsEmpty) {
   EXPECT_THAT(tenants.scopes(), IsEmpty()) << "its slot is another's next";
 }
 
+// A pod's group lies in that of all pods, whichever was attached first.
+TEST_F(TenantsTest, OfScopesWithinEachOtherTheInnermostHolds) {
+  make("outer");
+  make("inner");
+  ASSERT_TRUE(tenants.attach_scope("/pods", "outer"));
+  ASSERT_TRUE(tenants.attach_scope("/pods/a", "inner"));
+  const auto tenant_in = [&](int pid, const std::string& cgroup) {
+    ProcessIdentity process = identity(pid, "x");
+    process.cgroup_path = cgroup;
+    tenants.add_process(process);
+    return name_of(pid);
+  };
+  EXPECT_EQ(tenant_in(1, "/pods/a"), "inner");
+  EXPECT_EQ(tenant_in(2, "/pods/a/b"), "inner");
+  EXPECT_EQ(tenant_in(3, "/pods/ab"), "outer");
+  EXPECT_EQ(tenant_in(4, "/pods"), "outer");
+}
+
 TEST_F(TenantsTest, EveryAttachmentIsTold) {
   std::vector<ProcessId> told;
   tenants.on_attach([&](ProcessId process) { told.push_back(process); });

@@ -122,6 +122,54 @@ TEST(UsageMeter, AnAgentThatCountsFromZeroTakesNothingBack) {
   EXPECT_EQ(machine.meter.take().sample.amounts.at(kOwn).used_ms, 300U);
 }
 
+// A lost GPU, or an agent whose GPU opens late, publishes none for a while.
+TEST(UsageMeter, ALookWithoutAGpuCountsNothingTwice) {
+  Machine machine;
+  machine.run(5000, 9000);
+  machine.run(200, 300);
+  const std::vector<GpuRecord> gpus = std::exchange(machine.snapshot.gpus, {});
+  const auto processes = std::exchange(machine.snapshot.processes, {});
+  for (int i = 0; i < 10; ++i) machine.look();
+  machine.snapshot.gpus = gpus;
+  machine.snapshot.processes = processes;
+  machine.process().gpu_time_ns = 0;  // the agent's new scheduler counts anew
+  machine.run(100, 150);
+  const UsageWrite taken = machine.meter.take();
+  EXPECT_EQ(taken.sample.amounts.at(kOwn).used_ms, 300U);
+  EXPECT_EQ(taken.sample.amounts.at(kRest).used_ms, 150U);
+}
+
+// It ends its context and makes another one, a task at a time, and its account goes on.
+TEST(UsageMeter, AProcessThatIsAwayForALookIsNotCountedAgain) {
+  Machine machine;
+  machine.look();
+  machine.run(400, 400);
+  for (int task = 0; task < 10; ++task) {
+    const auto processes = std::exchange(machine.snapshot.processes, {});
+    machine.look();
+    machine.snapshot.processes = processes;
+    machine.run(400, 400);
+  }
+  const UsageWrite taken = machine.meter.take();
+  EXPECT_EQ(taken.sample.amounts.at(kOwn).used_ms, 4400U);
+  EXPECT_FALSE(taken.sample.amounts.contains(kRest));
+}
+
+TEST(UsageMeter, CountsIterationsThatTakeLongerThanALook) {
+  Machine machine;
+  TenantGpuUse& use = machine.snapshot.tenants[0].record.gpu[0];
+  use.latency_us = 1'100'000;
+  use.iterations_per_ks = 900;
+  use.gpu_time_ns = 1;
+  machine.look();
+  uint64_t iterations = 0;
+  for (int i = 0; i < 100; ++i) {
+    machine.look();
+    if (i % 10 == 9) iterations += machine.meter.take().sample.amounts.at(kRest).iterations;
+  }
+  EXPECT_EQ(iterations, 90U);
+}
+
 TEST(UsageMeter, AFreezeIsListedWhenItHasEnded) {
   Machine machine;
   machine.look();

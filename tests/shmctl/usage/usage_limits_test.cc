@@ -69,6 +69,30 @@ TEST_F(UsageFile, NeverExceedsItsLimit) {
   EXPECT_EQ(all.samples.size(), 40U);
 }
 
+// An operator lowers usage_mib.
+TEST_F(UsageFile, ALowerLimitHoldsForAFileThatIsThere) {
+  const auto write = [&](uint64_t most_bytes, int from, int count) {
+    auto store = UsageStore::open({.path = options_.path, .most_bytes = most_bytes});
+    ASSERT_TRUE(store) << store.error().message();
+    UsageWrite what = write_of(kBegin);
+    std::mt19937 random(5);
+    for (int i = from; i < from + count; ++i) {
+      what.start = at(i);
+      for (int tenant = 0; tenant < 1000; ++tenant)
+        what.sample.amounts[{.tenant = std::to_string(tenant)}] = {.used_ms = random(),
+                                                                   .waiting_ms = random()};
+      const auto written = store->write(what);
+      ASSERT_TRUE(written) << i << ": " << written.error().message();
+    }
+  };
+  const auto size = [&] { return std::filesystem::file_size(options_.path); };
+  write(4 * kLeastUsageBytes, 0, 1000);
+  ASSERT_GT(size(), kLeastUsageBytes);
+  write(kLeastUsageBytes, 1000, 10);
+  EXPECT_LE(size(), kLeastUsageBytes);
+  EXPECT_EQ(read(at(1005), at(1010)).samples.size(), 5U) << "the newest are there";
+}
+
 // A hundred thousand jobs of which each has one use of each length.
 class UsageOfShortJobs : public UsageFile {
  protected:

@@ -22,6 +22,45 @@ TEST(KubernetesDevices, AreSharesAndUnitsOfMemory) {
   EXPECT_EQ(memory_ids(huge, 1).size(), kMostDevices);
 }
 
+// The agent lists a GPU that it has not opened without a UUID and without memory.
+TEST(KubernetesDevices, NoGpuIsSharedUnderAnInventedName) {
+  const SharedGpu a{"GPU-a", 0, 10}, b{"GPU-b", 1, 20}, none{"", 0, 0}, another{"", 1, 0};
+  const SharedGpu closed_a{"GPU-a", 0, 10, false}, closed_b{"GPU-b", 1, 20, false};
+  const SharedGpu moved_b{"GPU-b", 0, 20}, c{"GPU-c", 1, 30};
+  struct Listed {
+    const char* about;
+    std::vector<SharedGpu> before, seen, shared;
+  };
+  const Listed rows[] = {
+      {"all are open", {}, {a, b}, {a, b}},
+      {"one was never open", {}, {a, another}, {a}},
+      {"none was ever open", {}, {none, another}, {}},
+      {"one is not open again yet", {a, b}, {a, another}, {a, closed_b}},
+      {"nor is it later", {a, closed_b}, {a, another}, {a, closed_b}},
+      {"none is open again yet", {a, b}, {none, another}, {closed_a, closed_b}},
+      {"it is open again", {a, closed_b}, {a, b}, {a, b}},
+      {"it has another number now", {a, b}, {moved_b, another}, {moved_b}},
+      {"another GPU is in its place", {a, b}, {a, c}, {a, c}},
+  };
+  for (const Listed& row : rows)
+    EXPECT_EQ(gpus_to_share(row.before, row.seen), row.shared) << row.about;
+}
+
+TEST(KubernetesDevices, AreHealthyWhileTheirGpuIsOpen) {
+  using Devices = std::vector<KubeletDevice>;
+  const std::vector<SharedGpu> gpus = {{"GPU-a", 0, 10}, {"GPU-b", 1, 20, false}};
+  const Ids ids = share_ids(gpus, 1);
+  EXPECT_EQ(devices_of(ids, gpus, true), (Devices{{"GPU-a.0", true}, {"GPU-b.0", false}}));
+  EXPECT_EQ(devices_of(ids, gpus, false), (Devices{{"GPU-a.0", false}, {"GPU-b.0", false}}));
+}
+
+TEST(KubernetesDevices, MemoryThatIsNotKnownIsNotTheSmallest) {
+  EXPECT_EQ(smallest_memory(kTwo), 10ULL << 30);
+  EXPECT_EQ(smallest_memory(std::vector<SharedGpu>{{"a", 0, 9}, {"b", 1, 7}, {"c", 2, 8}}), 7U);
+  EXPECT_EQ(smallest_memory(std::vector<SharedGpu>{{"a", 0, 0}}), 0U);
+  EXPECT_EQ(smallest_memory({}), 0U);
+}
+
 TEST(KubernetesDevices, FilesArePassedWhetherOrNotTheyAreSeenHere) {
   EXPECT_EQ(device_files(kTwo, Ids{"GPU-b"}),
             (Ids{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia1"}));

@@ -40,6 +40,45 @@ TEST(KubernetesPod, IsReadFromAList) {
   EXPECT_FALSE(pod.has_ended);
 }
 
+// As Kubernetes counts what a pod needs, with sidecars from 1.29 on.
+TEST(KubernetesPod, LimitsAreThoseOfAllThatRunAtOnce) {
+  struct Counted {
+    const char* about;
+    std::vector<int> containers;
+    std::vector<std::pair<int, bool>> init_containers;  // true: a sidecar
+    std::optional<uint64_t> limit;
+  };
+  constexpr bool kSidecar = true, kOnce = false;
+  const Counted rows[] = {
+      {"containers are added", {7, 1}, {}, 8},
+      {"an init container runs alone", {3}, {{2, kOnce}, {5, kOnce}}, 5},
+      {"and may want less", {3}, {{2, kOnce}}, 3},
+      {"a sidecar is added", {3}, {{2, kSidecar}}, 5},
+      {"so are several", {3}, {{2, kSidecar}, {4, kSidecar}}, 9},
+      {"one after a sidecar runs beside it", {1}, {{2, kSidecar}, {5, kOnce}}, 7},
+      {"one before it does not", {1}, {{5, kOnce}, {2, kSidecar}}, 5},
+      {"a sidecar alone", {}, {{2, kSidecar}}, 2},
+      {"nothing", {}, {}, std::nullopt},
+  };
+  const auto container = [](int shares, bool is_sidecar) {
+    return R"({"resources":{"limits":{"gpushare.io/share":")" + std::to_string(shares) + "\"}}" +
+           (is_sidecar ? R"(,"restartPolicy":"Always"},)" : "},");
+  };
+  for (const Counted& row : rows) {
+    std::string containers, init_containers;
+    for (const int shares : row.containers) containers += container(shares, kOnce);
+    for (const auto& [shares, is_sidecar] : row.init_containers)
+      init_containers += container(shares, is_sidecar);
+    for (std::string* list : {&containers, &init_containers})
+      if (!list->empty()) list->pop_back();  // the last comma
+    const auto read = parse_pod_event(event(
+        "ADDED", R"({"metadata":{"uid":"u","name":"a","namespace":"b"},"spec":{"containers":[)" +
+                     containers + R"(],"initContainers":[)" + init_containers + "]}}"));
+    ASSERT_TRUE(read) << row.about;
+    EXPECT_EQ(read->pod.limit("gpushare.io/share"), row.limit) << row.about;
+  }
+}
+
 TEST(KubernetesPod, IsReadFromAWatch) {
   EXPECT_EQ(parse_pod_event(event("ADDED", kPod))->kind, PodEvent::Kind::kChanged);
   EXPECT_EQ(parse_pod_event(event("MODIFIED", kPod))->version, "17");

@@ -181,6 +181,38 @@ TEST(KubernetesWishes, TheAdministratorMayAllowMore) {
   EXPECT_DOUBLE_EQ(settings.cap->fraction(), 0.5);
 }
 
+TEST(KubernetesWishes, TheSmallerOfTwoCapsHolds) {
+  struct Capped {
+    const char* about;
+    bool is_hard;
+    uint64_t shares;
+    const char* own;
+    std::optional<double> fraction;  // nullopt: there is no cap
+  };
+  const Capped rows[] = {
+      {"its own alone", false, 5, "30%", 0.3},
+      {"none", false, 5, "max", std::nullopt},
+      {"its own is lower", true, 5, "30%", 0.3},
+      {"its own is lower, of another period", true, 5, "100000 1000000", 0.1},
+      {"its shares are lower", true, 5, "70%", 0.5},
+      {"its own is no cap", true, 5, "max", 0.5},
+      {"all shares", true, 10, "30%", 0.3},
+      {"what cannot be read is not said", true, 5, "0%", 0.5},
+  };
+  for (const Capped& row : rows) {
+    ShareRules rules = kTen;
+    rules.is_hard = row.is_hard;
+    const auto wanted = wanted_of(
+        pod_with({{"gpushare.io/share", row.shares}}, {{"gpushare.io/max", row.own}}), rules);
+    ASSERT_TRUE(wanted) << row.about;
+    const std::optional<Cap> cap = settings_of(*wanted).cap;
+    ASSERT_EQ(cap.has_value(), row.fraction.has_value()) << row.about;
+    if (cap) {
+      EXPECT_DOUBLE_EQ(cap->fraction(), *row.fraction) << row.about;
+    }
+  }
+}
+
 // Whatever a pod says, its tenant's settings are such as the agent takes, and it never has more
 // than was counted for it.
 TEST(KubernetesWishes, NoWordGivesMoreThanWasCounted) {

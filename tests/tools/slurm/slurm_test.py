@@ -145,6 +145,22 @@ def NobodyHasMoreThanTheNodeAllows(cluster):
     expect_gone(cluster, job)
 
 
+def AStepMayHaveFewerShardsThanItsJob(cluster):
+    """What the job said is in the step's environment, too, and is more than the step's own shards make."""
+    cluster.use_plugin("mem_per_shard=1G")
+    said = {"GPUSHARE_WEIGHT": "40", "GPUSHARE_MEM": "4G"}
+    os.environ.update(said)
+    try:
+        job = cluster.begin_busy("--gres=shard:4", user="alice", what="srun --overlap --gres=shard:1 %s" % cluster.busy())
+    finally:
+        for name in said:
+            del os.environ[name]
+    tenant = cluster.tenant(job)
+    expect([tenant["weight"], tenant["memory_max_bytes"]] == [40, 4 << 30], tenant)
+    expect_gone(cluster, job)
+    cluster.use_plugin()
+
+
 def WithoutAnAgentJobsRun(cluster):
     cluster.use_plugin()
     job = cluster.begin_busy("--gres=shard:2")
@@ -320,7 +336,8 @@ def accounted(job):
 
 
 TESTS = [TwoJobsHaveTheirShards, OrdinaryUsersHaveTheirShards, AllThatAJobStartsIsInItsTenant, EachElementOfAnArrayIsAJob,
-         OptionsReachTheTenant, WrongOptionsAreRefused, NobodyHasMoreThanTheNodeAllows, WithoutAnAgentJobsRun,
+         OptionsReachTheTenant, WrongOptionsAreRefused, NobodyHasMoreThanTheNodeAllows,
+         AStepMayHaveFewerShardsThanItsJob, WithoutAnAgentJobsRun,
          JobsAreBelowTheTenantOfTheirUser, JobsAreBelowTheTenantOfTheirAccount, LimitsAndUseAreInTheJobsAdminComment,
          UseOfCancelledJobsIsAccountedOnly, AStoppedSlurmctldHoldsUpNoNode, ANodeThatLostItsPowerIsAsBefore,
          AStoppedAgentHoldsUpNoJob]

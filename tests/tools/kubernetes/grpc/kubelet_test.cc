@@ -141,15 +141,17 @@ TEST_F(KubeletTest, DevicesAreSaidAtOnceAndWhenTheyChange) {
   grpc::ClientContext context;
   const auto stub = kubelet.plugin();
   const auto stream = stub->ListAndWatch(&context, {});
-  (*server)->set_devices({"a.0", "a.1"}, true);
+  (*server)->set_devices({{"a.0", true}, {"a.1", true}});
   v1beta1::ListAndWatchResponse list;
   ASSERT_TRUE(stream->Read(&list));
   ASSERT_EQ(list.devices_size(), 2);
   EXPECT_EQ(list.devices(1).id(), "a.1");
   EXPECT_EQ(list.devices(1).health(), "Healthy");
-  (*server)->set_devices({"a.0", "a.1"}, false);
+  (*server)->set_devices({{"a.0", false}, {"a.1", true}});
   ASSERT_TRUE(stream->Read(&list));
+  ASSERT_EQ(list.devices_size(), 2);
   EXPECT_EQ(list.devices(0).health(), "Unhealthy");
+  EXPECT_EQ(list.devices(1).health(), "Healthy") << "each has its own";
   server->reset();  // with a stream open
   EXPECT_FALSE(stream->Read(&list));
   (void)stream->Finish();
