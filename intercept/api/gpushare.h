@@ -129,7 +129,8 @@ GPUSHARE_FUNCTION(gpushare_set_slo, (uint32_t us), (us))
 
 /* So many iterations will begin from now on, until the job is done; 0 takes it back. Where the GPU
  * runs one job at a time, the shortest first, it is known by that what is left. Call it again when
- * the number changes. A program that goes on beyond it counts as one of unknown length. */
+ * the number changes: the smallest that a program has said, counted from its begin, is believed.
+ * One that goes on beyond it for half as long again counts as one of unknown length. */
 GPUSHARE_FUNCTION(gpushare_expect, (uint64_t iterations), (iterations))
 
 /* What the agent sees of this process's iterations. */

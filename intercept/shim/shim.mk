@@ -16,10 +16,10 @@ $(unsanitized)/shim/%.o: %.S
 	@mkdir -p $(@D)
 	$(Q)$(CC) -I. -MMD -MP -c -o $@ $<
 
-# Exported: the names of hooks.def, dlsym and dlvsym, and what gpushare.h declares.
+# Exported: the names of hooks.def, dlsym, dlvsym and dlopen, and what gpushare.h declares.
 $(unsanitized)/gen/intercept/shim/exports.map: intercept/shim/driver/hooks.def intercept/api/gpushare.h intercept/shim/shim.mk
 	@mkdir -p $(@D)
-	$(Q){ echo '{ global: dlsym; dlvsym;'; \
+	$(Q){ echo '{ global: dlsym; dlvsym; dlopen;'; \
 	  printf '#define GS_HOOK(kind, base, symbol, since, parameters) symbol;\n#define GS_HOOK_VARIANT GS_HOOK\n#include "$<"\n' | $(CC) -I. -E -P -; \
 	  sed -n 's/^GPUSHARE_FUNCTION(\([a-z_]*\),.*/\1;/p' intercept/api/gpushare.h; \
 	  echo 'local: *; };'; } > $@

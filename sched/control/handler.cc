@@ -24,7 +24,7 @@ constexpr double kLongestTrace = 3600;
 
 // A request that is refused. Thrown and caught in this file only.
 struct Refusal {
-  const char* code;  // "usage", "denied", "failed"
+  const char* code;  // "usage", "denied", "busy", "failed"
   std::string error;
   std::string allowed;
 };
@@ -301,15 +301,18 @@ class Handler {
     if (placement.is_impossible) throw Refusal{"failed", placement.reason, ""};
     body_["reason"] = !only || placement.gpus.empty() ? placement.reason : "asked for";
     if (placement.gpus.empty()) {
-      if (scope_.waiting != nullptr && caller)
-        scope_.waiting->note({.process = caller->id,
-                              .uid = peer_.uid,
-                              .bytes = job.bytes,
-                              .length = length,
-                              .gpu = only,
-                              .command = scope_.processes.hides_others() ? "" : command_line(),
-                              .why = placement.reason},
-                             scope_.clock.now());
+      const bool has_place =
+          scope_.waiting != nullptr && caller &&
+          scope_.waiting->note({.process = caller->id,
+                                .uid = peer_.uid,
+                                .bytes = job.bytes,
+                                .length = length,
+                                .gpu = only,
+                                .command = scope_.processes.hides_others() ? "" : command_line(),
+                                .why = placement.reason},
+                               scope_.clock.now());
+      // The others cannot be next, and may be thousands.
+      body_["ask_again_s"] = has_place ? 1 : 10;
       return;
     }
     if (scope_.waiting != nullptr && caller) scope_.waiting->forget(caller->id);

@@ -60,8 +60,8 @@ struct Answer {
 // Never fails: a request that cannot be met is answered with a refusal.
 Answer handle_request(std::string_view request, const Peer& peer, const ControlScope& scope);
 
-// The answer to what is refused before it is a request: {"ok":false,...}. `code`: "usage", "denied"
-// or "failed".
+// The answer to what is refused before it is a request: {"ok":false,...}. `code`: "usage",
+// "denied", "busy" or "failed".
 std::string refusal_line(std::string_view error, const char* code);
 
 }  // namespace gpushare

@@ -53,7 +53,7 @@ bool WaitingLine::go_on(const ProcessId& process, const std::string& why, Time n
   return true;
 }
 
-void WaitingLine::note(Waiting waiting, Time now) {
+bool WaitingLine::note(Waiting waiting, Time now) {
   waiting.asked = now;
   // As much as is shown.
   waiting.command.resize(std::min(waiting.command.size(), sizeof(WaitingRecord::command) - 1));
@@ -63,13 +63,14 @@ void WaitingLine::note(Waiting waiting, Time now) {
     waiting.since = known->since;
     *known = std::move(waiting);
     has_changed_ = true;
-    return;
+    return true;
   }
   const auto of_user = std::ranges::count(waiting_, waiting.uid, &Waiting::uid);
-  if (static_cast<std::size_t>(of_user) >= kMostOfAUser) return;
+  if (static_cast<std::size_t>(of_user) >= kMostOfAUser) return false;
   waiting.since = now;
   waiting_.push_back(std::move(waiting));
   has_changed_ = true;
+  return true;
 }
 
 void WaitingLine::forget(const ProcessId& process) {

@@ -42,8 +42,9 @@ class WaitingLine {
 
   // What the agent before has published, as if all asked now. Call it before the others.
   void take_over(const Region& region, Time now);
-  // It asks, and must wait. One that has asked before keeps its place and its `since`.
-  void note(Waiting waiting, Time now);
+  // It asks, and must wait. One that has asked before keeps its place and its `since`. False: its
+  // user has as many in the line as there may be, and it has no place.
+  bool note(Waiting waiting, Time now);
   // It asks for the same as before, and must wait for another reason. False: it has no place.
   bool go_on(const ProcessId& process, const std::string& why, Time now);
   // It has a GPU.

@@ -29,6 +29,7 @@ constexpr const char* kNoAnswer = "the driver does not answer: it has been opene
 DrivenGpus::DrivenGpus(const Parts& parts)
     : parts_(parts),
       before_(parts.options.left),
+      former_jobs_(published_jobs(parts.region)),
       answered_(std::make_shared<Fd>(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))),
       opening_([answered = answered_] { ::eventfd_write(answered->get(), 1); }) {
   // Its threads may still undo what an agent before us has left.
@@ -45,7 +46,6 @@ bool DrivenGpus::find(const Config& config, ShimProcesses* shims, Nanos patience
   if (module != nullptr)
     if (const auto asked = module->replay(); !asked) log_error("{}", asked.error().message());
   driven_->gpus->settle_support();
-  keep_jobs();
   driven_->scheduler =
       std::make_unique<Scheduler>(Surroundings{.gpu = *driven_->gpus,
                                                .observer = driven_->backend.observer,
@@ -138,6 +138,7 @@ bool DrivenGpus::say_what_is_known() {
 
 bool DrivenGpus::lose() {
   if (are_there() && !driven_->scheduler->rest(kToRest)) return false;
+  if (are_there()) former_jobs_ = driven_->scheduler->turns().former_jobs();
   driven_.reset();
   return true;
 }
@@ -152,14 +153,8 @@ void DrivenGpus::log_found(const Config& config) const {
     log_info("programs are seen by {}", observer_name());
 }
 
-// A scheduler clears what was published, and so does publish_none(), also more than once.
-void DrivenGpus::keep_jobs() {
-  if (auto jobs = published_jobs(parts_.region); !jobs.empty()) former_jobs_ = std::move(jobs);
-}
-
 // The tools see an agent that lives and has nothing to drive.
 void DrivenGpus::publish_none() {
-  keep_jobs();
   clear_gpus(parts_.region);
   AgentRecord record = record_of(parts_.identity, parts_.clock.now());
   record.tick_us = static_cast<uint32_t>(std::chrono::duration_cast<Micros>(kLookAgain).count());

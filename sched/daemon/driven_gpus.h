@@ -91,7 +91,6 @@ class DrivenGpus {
   bool say_what_is_known();
   void forget_answers();
   void publish_none();
-  void keep_jobs();
   void log_found(const Config& config) const;
 
   const Parts parts_;

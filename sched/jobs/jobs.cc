@@ -20,14 +20,6 @@ Nanos bounded(uint64_t period_ns) {
   return Nanos(static_cast<int64_t>(std::min(period_ns, kMost)));
 }
 
-// `count` times `each` after `start`, as far as that can be said.
-Nanos later_by(Nanos start, uint64_t count, Nanos each) {
-  Nanos::rep all = 0;
-  const bool is_too_long = __builtin_mul_overflow(count, each.count(), &all) ||
-                           __builtin_add_overflow(all, start.count(), &all);
-  return is_too_long ? Nanos::max() : Nanos(all);
-}
-
 // What a step says anew.
 void forget_step(Job& job) {
   job.gpus = job.memory_bytes = job.expected = 0;
@@ -60,14 +52,28 @@ Nanos worked_on_each(const Job& job) {
 
 Nanos work_of_iteration(const Job& job) {
   const uint64_t seen = job.iterations - std::min(job.unseen, job.iterations);
-  const Nanos worked = worked_on_each(job);
+  const Nanos worked = worked_on_each(job) - job.unseen_work;
   if (seen < kFewest || worked <= Nanos{}) return job.period;
-  return std::min(job.period, worked / static_cast<int64_t>(seen));
+  return worked / static_cast<int64_t>(seen);
+}
+
+Nanos work_since_end(const Job& job) {
+  return std::max(worked_on_each(job) - job.last_end, Nanos{});
 }
 
 void Jobs::remember(std::span<const FormerJob> former) {
   for (const FormerJob& one : former)
     former_[one.run != 0 ? Key{.run = one.run} : Key{.process = one.process}] = one;
+}
+
+std::vector<FormerJob> Jobs::tell() const {
+  std::vector<FormerJob> all;
+  for (const auto& [key, known] : known_)
+    all.push_back({.run = key.run,
+                   .process = key.process,
+                   .arrived = known.job.arrived,
+                   .service = known.job.service});
+  return all;
 }
 
 void Jobs::begin() {
@@ -87,6 +93,7 @@ void Jobs::add(const JobProcess& seen) {
     if (const auto former = former_.find(key); former != former_.end()) {
       job.arrived = former->second.arrived;
       job.service = former->second.service;
+      job.start = Nanos{};
       job.is_whole = false;
       former_.erase(former);
     }
@@ -135,8 +142,16 @@ void Jobs::count_iterations(Known& known) {
     known.most = most;
   }
   known.most = std::max(known.most, most);
-  known.job.iterations = known.ended_before + known.most;
-  if (!std::exchange(known.has_said, true)) known.job.unseen = known.job.iterations;
+  Job& job = known.job;
+  const uint64_t before = std::exchange(job.iterations, known.ended_before + known.most);
+  if (!std::exchange(known.has_said, true)) {
+    job.unseen = job.iterations;
+    job.unseen_work = worked_on_each(job);
+  }
+  if (job.iterations != before) job.last_end = worked_on_each(job);
+  if (job.expected > 0)
+    job.fewest_expected =
+        std::min(job.fewest_expected == 0 ? job.expected : job.fewest_expected, job.expected);
 }
 
 bool Jobs::is_over(const Key& key, const Known& known, Time now, const HasRun& has_run) {
@@ -150,6 +165,10 @@ void Jobs::end(Time now, const HasRun& has_run) {
   if (!last_end_ || now - *last_end_ >= kPause)
     for (auto& [key, known] : known_) known.job.is_whole = false;
   last_end_ = now;
+  if (!former_until_) former_until_ = now + kFormer;
+  if (now >= *former_until_) former_.clear();
+  std::erase_if(former_,
+                [&](const auto& one) { return one.first.run != 0 && !has_run(one.first.run); });
   present_.clear();
   for (auto at = known_.begin(); at != known_.end();) {
     Known& known = at->second;
@@ -183,17 +202,6 @@ void Jobs::end_start(uint64_t job, Nanos worked) {
   for (auto& [key, known] : known_)
     if (known.job.id == job && !known.job.start)
       known.job.start = std::max(known.job.service - worked, Nanos{});
-}
-
-void Jobs::note_length(uint64_t job, uint64_t iterations, uint64_t told) {
-  for (auto& [key, known] : known_) {
-    Job& one = known.job;
-    if (one.id != job || iterations <= one.iterations) continue;
-    const Nanos each = work_of_iteration(one);
-    if (each <= Nanos{} || (one.named > Nanos{} && one.told == told)) continue;
-    one.named = later_by(worked_on_each(one), iterations - one.iterations, each);
-    one.told = told;
-  }
 }
 
 void Jobs::add_late(uint64_t job, Nanos used) {

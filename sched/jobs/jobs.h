@@ -31,7 +31,7 @@ struct JobProcess {
   std::optional<IterationsView> iterations{};
 };
 
-// What an agent before has published of a job, by its run or, where none started it, its process.
+// What a scheduler before knew of a job, by its run or, where none started it, its process.
 struct FormerJob {
   uint32_t run = 0;
   ProcessId process{};
@@ -55,15 +55,15 @@ struct Job {
   std::optional<int> status;   // of the process that ended last, as wait(2) gives it; none: unknown
   uint64_t iterations = 0;     // that have ended, of the process that has most
   uint64_t unseen = 0;         // of these, what had ended when they were first known
+  Nanos unseen_work{};         // and what it had worked by then
+  Nanos last_end{};            // what it had worked when it was last seen that one had ended
   uint64_t expected = 0;       // iterations that it announces in all; 0: it does not say
   uint64_t memory_bytes = 0;
   // Of an iteration, from begin to begin without its waits at the boundary; at most kLongestPeriod,
   // 0: unknown.
   Nanos period{}, longest{};
-  // What it was taken to work in all when its iterations were first said, by itself or (`told`
-  // iterations, if not 0) for it; 0: they were not.
-  Nanos named{};
-  uint64_t told = 0;
+  // The fewest iterations that it has ever announced; 0: it has not.
+  uint64_t fewest_expected = 0;
   ShimPhase phase = ShimPhase::kUnknown;
   Nanos target{};
   bool has_boundary = false;         // iterations of all its processes are known
@@ -77,9 +77,11 @@ Nanos service_on_each(const Job& job);
 Nanos start_on_each(const Job& job);
 // And what it had besides, its own work.
 Nanos worked_on_each(const Job& job);
-// GPU time of one iteration on each of its GPUs, 0: unknown. Its period, which counts what it was
-// held elsewhere than at its boundary, but no more than what it has worked for each.
+// GPU time of one iteration on each of its GPUs, 0: unknown. What it has worked for each, which it
+// cannot lie about; before there are some, its period, in which it may also have waited.
 Nanos work_of_iteration(const Job& job);
+// What it has worked since an iteration was last seen to end.
+Nanos work_since_end(const Job& job);
 // Whether the next run of its command will take as long, as far as that can be known: all of it was
 // seen, it did not fail, and it has worked for kLeastLesson on each of its GPUs.
 bool teaches(const Job& ended);
@@ -101,13 +103,18 @@ class Jobs {
   // that was not seen.
   static constexpr Nanos kPause = std::chrono::seconds(5);
   // The shim counts a longer iteration as one of so long (IterationTimes::kLongestNs).
-  static constexpr Nanos kLongestPeriod = std::chrono::minutes(20);
+  static constexpr Nanos kLongestPeriod{int64_t{1} << 40};  // 18 minutes
+  // From the first step on: GPUs may be opened late.
+  static constexpr Nanos kFormer = std::chrono::seconds(60);
 
   // A step: begin(), add() for each process and GPU in any order, end(), which asks whether any
   // process of a run is alive.
   using HasRun = std::function<bool(uint32_t run)>;
-  // Before the first step: a job of which an agent before us told keeps its place and what it had.
+  // Before the first step: a job of which a scheduler before us told keeps its place and what it
+  // had, if it comes back within kFormer.
   void remember(std::span<const FormerJob> former);
+  // Of all that are known, also of those that have left the GPUs.
+  std::vector<FormerJob> tell() const;
   void begin();
   void add(const JobProcess& process);
   void end(Time now, const HasRun& has_run);
@@ -119,10 +126,6 @@ class Jobs {
   // if this is the first call: contexts and modules were made, for which the GPU is held, at times
   // alone.
   void end_start(uint64_t job, Nanos worked = {});
-  // Its iterations are so many in all, by itself or, if `told` is not 0, as was told of it. What
-  // that makes in GPU time is kept (Job::named): of what a job says again and again the first word
-  // counts, of what others tell the latest.
-  void note_length(uint64_t job, uint64_t iterations, uint64_t told);
   // Of a job that is known: what the log says late of a process that has left the GPUs.
   void add_late(uint64_t job, Nanos used);
 
@@ -157,6 +160,7 @@ class Jobs {
   uint64_t next_id_ = 1;
   std::map<Key, Known> known_;
   std::map<Key, FormerJob> former_;
+  std::optional<Time> former_until_;
   std::map<ProcessId, uint64_t> by_process_;
   std::optional<Time> last_end_;
   std::vector<Job> present_, ended_;

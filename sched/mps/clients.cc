@@ -25,6 +25,11 @@ void MpsClients::update(const ProcessId& process, bool has_fault,
         server.entries, [&](const Entry& entry) { return entry.client.process == client; });
     if (!is_known) server.entries.push_back({describe(client), std::nullopt, false});
   }
+  std::erase_if(server.entries, [&](Entry& entry) {
+    const bool is_named = std::ranges::find(clients, entry.client.process) != clients.end();
+    entry.unnamed = is_named ? 0 : entry.unnamed + 1;
+    return !entry.ended && entry.unnamed >= kGone;
+  });
   note_living();
 }
 

@@ -76,10 +76,15 @@ class MpsClients {
   bool take_news() { return std::exchange(has_news_, false); }
 
  private:
+  // A client that so many answers of its server in a row do not name has left it, and lives on: it
+  // has ended its context, or runs another program now.
+  static constexpr int kGone = 2;
+
   struct Entry {
     MpsClient client;
     std::optional<Time> ended;
     bool is_vague = false;  // it may have ended at any time in a long while
+    int unnamed = 0;        // answers in a row that have not named it
   };
   struct Server {
     std::vector<Entry> entries;

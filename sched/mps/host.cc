@@ -50,6 +50,16 @@ std::optional<std::string> variable(pid_t pid, std::string_view name) {
   return std::nullopt;
 }
 
+// The number of a character device; nullopt: it is none. Asks no file system, which may be a
+// program's own, or a server's that is away, and never answer.
+std::optional<std::pair<uint32_t, uint32_t>> device_at(const std::string& path) {
+  struct statx info{};
+  if (::statx(AT_FDCWD, path.c_str(), AT_STATX_DONT_SYNC, STATX_TYPE, &info) != 0 ||
+      !S_ISCHR(info.stx_mode))
+    return std::nullopt;
+  return std::pair(info.stx_rdev_major, info.stx_rdev_minor);
+}
+
 // The names in a folder of descriptors. A process can have a million: what is looked through of
 // them on the agent's thread is bounded, and what CUDA opens comes early.
 std::vector<int> numbers_of(const std::string& folder) {
@@ -166,23 +176,19 @@ class SystemMpsHost final : public MpsHost {
   Result<std::vector<Fd>> copy_memory_files(const ProcessId& process) override {
     auto pidfd = open_pidfd(process.pid, process.start_ticks, kCopy);
     if (!pidfd) return std::unexpected(pidfd.error());
-    struct stat device{};
     std::vector<Fd> copies;
-    if (::stat(paths_.memory_manager.c_str(), &device) != 0) return copies;
+    const auto device = device_at(paths_.memory_manager);
+    if (!device) return copies;
     const std::string folder = "/proc/" + std::to_string(process.pid) + "/fd";
     for (const int number : numbers_of(folder)) {
       if (copies.size() == kMostFiles) break;
       // The device tells, not the name, which is the process's own to choose.
-      struct stat file{};
-      if (::stat((folder + "/" + std::to_string(number)).c_str(), &file) != 0 ||
-          !S_ISCHR(file.st_mode) || file.st_rdev != device.st_rdev)
-        continue;
+      if (device_at(folder + "/" + std::to_string(number)) != device) continue;
       Fd copy(static_cast<int>(::syscall(SYS_pidfd_getfd, pidfd->get(), number, 0)));
       if (!copy.is_open() && errno == EBADF) continue;  // it was closed meanwhile
       if (!copy.is_open()) return errno_error(kCopy, std::to_string(process.pid));
       // Another file may have come in its place meanwhile.
-      if (::fstat(copy.get(), &file) == 0 && S_ISCHR(file.st_mode) &&
-          file.st_rdev == device.st_rdev)
+      if (device_at("/proc/self/fd/" + std::to_string(copy.get())) == device)
         copies.push_back(std::move(copy));
     }
     return copies;

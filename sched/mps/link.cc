@@ -199,7 +199,10 @@ void MpsLink::tell(const MpsIncident& incident) {
 
 std::string MpsLink::pipe_for(const ProcessId& process) {
   if (!wanted_ || !daemon_ || daemon_->gpus != *wanted_ || clients_.has_fault()) return "";
-  if (!may_be_client(daemon_->gpus, host_->visible(process.pid))) return "";
+  if (silences_ >= kSilencesTold) return "";  // it would wait for the daemon in cuInit
+  // A process's environment is read only where it matters: that waits for the lock of its memory.
+  if (!daemon_->gpus.empty() && !may_be_client(daemon_->gpus, host_->visible(process.pid)))
+    return "";
   is_expecting_ = true;
   return host_->pipe_directory();
 }

@@ -7,7 +7,7 @@ namespace gpushare {
 namespace {
 
 constexpr int kTolerance = 10;  // a tenth of the length
-constexpr int kOfIterations = 2;
+constexpr uint64_t kOfIterations = 2, kOfOne = 5;
 // By so much at least a job passes its length before that counts as false. Who says a length does
 // not count what a program's start takes, which may go on in the first turn.
 constexpr Nanos kOfAWord = std::chrono::seconds(2);
@@ -37,11 +37,11 @@ Left rest(Nanos length, Nanos service, Nanos start, LeftSource source) {
 // seemed to be.
 Left left_of(const KnownLength& known) {
   if (known.iterations > 0 && known.period > Nanos{}) {
-    const Nanos had = std::max(known.service - std::max(known.start, Nanos{}), Nanos{});
-    const bool is_named = known.named > Nanos{} && known.named < Nanos::max() / 2;
-    if (known.ended >= known.iterations ||
-        (is_named && had >= known.named + std::max(known.named / kOfIterations, kOfAWord)))
-      return {};
+    const uint64_t beyond = known.ended - std::min(known.fewest, known.ended);
+    const bool says_more = known.fewest > 0 && beyond > known.fewest / kOfIterations &&
+                           product(beyond, known.period) >= kOfAWord;
+    const bool stands = known.since_end - kOfAWord >= product(kOfOne, known.period);
+    if (known.ended >= known.iterations || says_more || stands) return {};
     return {product(known.iterations - known.ended, known.period), LeftSource::kAnnounced};
   }
   if (known.length > Nanos{})

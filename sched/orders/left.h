@@ -2,8 +2,10 @@
 // What is left of a job, and how that is known: the most certain of what was said of it, announced
 // by it, or learnt from earlier runs of its command. A job that goes on for a tenth longer than
 // was said of it, and for 2 s at least (100 ms, if it was learnt), is unknown from then on, so that
-// a false word wins nothing but that time; where iterations were said, whose time is an estimate,
-// half as long again. What is taken for the start of its programs is no part of a length. Pure.
+// a false word wins nothing but that time. Of iterations that are announced again and again the
+// fewest count, and half as many more; and one that takes five times as long as the others, and 2 s
+// more, makes the job unknown until it has ended. What is taken for the start of its programs is no
+// part of a length. Pure.
 #pragma once
 
 #include <optional>
@@ -16,7 +18,8 @@ struct KnownLength {
   uint64_t iterations = 0;        // of the whole job, said or expected; 0: unknown
   uint64_t ended = 0;             // of these
   Nanos period{};                 // GPU time of one, alone; 0: unknown
-  Nanos named{};                  // what the job was to work by the first word of them; 0: unknown
+  uint64_t fewest = 0;            // the fewest that it has announced; 0: it has not
+  Nanos since_end{};              // GPU time since an iteration has ended
   Nanos length{};                 // GPU time of the whole job, said; 0: unknown
   std::optional<Nanos> learnt{};  // the median of the command's finished runs
   Nanos service{};                // GPU time so far

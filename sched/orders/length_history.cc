@@ -24,11 +24,15 @@ void LengthHistory::add(Finished job) {
 void LengthHistory::forget_one() {
   const auto most =
       std::ranges::max_element(counts_, {}, [](const auto& one) { return one.second; });
-  const auto oldest = std::ranges::find(finished_, most->first, &Finished::user);
-  const std::string command = std::move(oldest->command);
-  finished_.erase(oldest);
-  if (--most->second == 0) counts_.erase(most);
-  count_median(command);
+  const auto is_old = [&](const Finished& one) {
+    return one.arrived < finished_.back().arrived - kOld;
+  };
+  auto gone = std::ranges::find_if(finished_, is_old);
+  if (gone == finished_.end()) gone = std::ranges::find(finished_, most->first, &Finished::user);
+  const Finished last = std::move(*gone);
+  finished_.erase(gone);
+  if (--counts_[last.user] == 0) counts_.erase(last.user);
+  count_median(last.command);
 }
 
 // The upper one of the two in the middle: runs that were cut off seem short.

@@ -17,9 +17,11 @@ namespace gpushare {
 
 class LengthHistory {
  public:
-  // Of more the oldest of the user who has most of them go, so that nobody's many short jobs drive
-  // out what is known of another one's. A user that is not known counts as one.
+  // Of more the oldest goes if it is kOld, and otherwise the oldest of the user who has most of
+  // them, so that nobody's many short jobs drive out what is known of another one's. A user that is
+  // not known counts as one.
   static constexpr size_t kMost = 512;
+  static constexpr Nanos kOld = std::chrono::hours(24) * 30;  // than the newest
   // Of each command only so many of the newest count: it may do more, or less, than last year.
   static constexpr size_t kMostOfCommand = 31;
 

@@ -125,10 +125,12 @@ uint32_t ShimLink::tenant_of(const ProcessId& process) {
 void ShimLink::read(Time now, const Registry& registry) {
   host_->beat(std::max(now, clock_.now()));
   frozen_.clear();
+  kept_.clear();
   std::vector<ShimClient> clients;
   for (const ProcessId& process : host_->processes()) {
     ShimSlot* const slot = host_->find(process);
     if (!spatial_.fits(*slot)) continue;
+    kept_.insert(process);
     ShimClient& client = clients.emplace_back();
     client.process = process;
     client.tenant = tenant_of(process);
@@ -146,7 +148,7 @@ void ShimLink::read(Time now, const Registry& registry) {
     if (mps_ != nullptr && came_[process].may_be_client && !client.gpus.empty())
       mps_->note_context(now, process,
                          {.launches = client.said.launches,
-                          .waits = client.said.waits > 0,
+                          .waits = client.said.waits > 0 && !is_held(client),
                           .is_done = client.said.is_done});
   }
   if (mps_ != nullptr)
@@ -330,7 +332,8 @@ Time ShimLink::finish(Time now) {
   await_turns(now);
   const Time next =
       spatial_.finish(now, [this](const ProcessId& process) { return is_kept_out(process); });
-  const Time caps = std::min(enforce_caps(now), take_turns(now));
+  const Time of_caps = enforce_caps(now);  // first: who is shut for its cap is not at work
+  const Time caps = std::min(of_caps, take_turns(now));
   for (const ShimClient& client : spatial_.clients()) {
     settle_boundary(client.process, *client.slot);
     settle_gate(client.process, *client.slot);
@@ -391,8 +394,13 @@ void ShimLink::look_at_work(Time now, ShimTurns::Client& client) {
   const bool waits = slot->waits.load(std::memory_order_relaxed) > 0 && launches > 0;
   const bool stands = slot->waiting.load(std::memory_order_relaxed) > 0;
   const bool was_lately = now - work.since < kUnsaid + 2 * client.runs_on;
-  client.is_at_work = stands || waits || (is_in_line && was_lately);
-  client.is_busy = client.is_at_work || was_lately;
+  // One that stands for its cap, for a job's turn or for a freeze keeps nobody waiting, though it
+  // may wait for its work all the while.
+  const auto hold = holds_.find(client.process);
+  const bool is_stopped = halted_.contains(client.process) || caps_.is_shut(client.process) ||
+                          (hold != holds_.end() && hold->second.is_gate_closed);
+  client.is_at_work = !is_stopped && (stands || waits || (is_in_line && was_lately));
+  client.is_busy = client.is_at_work || (!is_stopped && was_lately);
   if (client.is_at_work) {
     const Nanos rested = work.rests_since ? now - *work.rests_since : kLongestRest;
     if (rested < kLongestRest)

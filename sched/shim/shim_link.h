@@ -74,7 +74,8 @@ class ShimLink final : public ShimProcesses {
     if (gpu < server_use_.size()) server_use_[gpu] += used;
   }
   bool is_gated(const ProcessId& process) const override {
-    return mps_ != nullptr && mps_->is_client(process) && host_->find(process) != nullptr;
+    return mps_ != nullptr && mps_->is_client(process) && kept_.contains(process) &&
+           host_->find(process) != nullptr;
   }
   bool takes_freeze(const ProcessId& process, FreezeReason reason) override;
 
@@ -131,7 +132,9 @@ class ShimLink final : public ShimProcesses {
   // came to their gate (zero: not yet).
   std::map<ProcessId, ProcessHold> holds_;
   std::map<ProcessId, Time> awaiting_;
-  Time woken_{};                         // the last answer of hear() that named a time
+  Time woken_{};  // the last answer of hear() that named a time
+  // Whose gates this step keeps: those with a slot that fits the GPUs that are shared spatially.
+  std::set<ProcessId> kept_;
   std::set<ProcessId> frozen_;           // at their gates, by this step's decisions
   bool takes_turns_ = false;             // a GPU does
   std::map<ProcessId, uint64_t> stops_;  // run_until of this step's plans

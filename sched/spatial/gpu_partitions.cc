@@ -83,7 +83,7 @@ void GpuPartitions::read_places(Time now, std::span<const ShimClient> clients) {
     const uint64_t applied = own.applied.load(std::memory_order_relaxed);
     if (applied == own.wanted.load(std::memory_order_relaxed)) continue;
     const ShimFollows said = own.follows.load(std::memory_order_relaxed);
-    if (said <= ShimFollows::kNewerDriver) worst = graver(worst, said);
+    if (said <= ShimFollows::kBypassed) worst = graver(worst, said);
     if (client.said.launches > 0) elsewhere_[client.tenant] |= groups_of(applied, geometry_);
   }
   left_ = std::move(left);
@@ -104,7 +104,7 @@ void GpuPartitions::read(Time now, std::span<const ShimClient> clients) {
       const ShimGpu& own = client.slot->gpus[place_];
       if (own.wanted.load(std::memory_order_relaxed) != word) return false;  // it has just come
       if (own.applied.load(std::memory_order_acquire) == word) return true;
-      if (client.said.waits > 0 && client.said.launches > 0) return false;
+      if (client.said.waits > 0 && client.said.launches > 0 && !client.is_halted) return false;
       if (client.lends && client.said.is_at_gate) return true;
       const Nanos quiet = client.lends ? kQuietAtGate : kQuiet;
       const bool has_work =

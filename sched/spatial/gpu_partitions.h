@@ -51,6 +51,9 @@ struct ShimClient {
   bool lends = false;  // its gate is closed because its tenant lends its groups
 };
 
+// Whether something keeps it from launching: what it waits for is no work then.
+bool is_held(const ShimClient& client);
+
 // What a tenant has of a GPU.
 struct TenantPartition {
   uint32_t entitled = 0;   // SMs; 0: it has no partition

@@ -108,10 +108,19 @@ void share_what_does_not_fit(std::vector<PlannedSet>& sets, uint32_t groups) {
   };
   while (sets.size() > 1 && all() > groups) {
     const auto first = std::ranges::max_element(sets, {}, &PlannedSet::least);
-    if (first->least == 1) return;
+    if (first->least == 1) break;
     PlannedSet joined = std::move(*first);
     sets.erase(first);
     const auto second = std::ranges::max_element(sets, {}, &PlannedSet::least);
+    join(joined, std::move(*second), groups);
+    *second = std::move(joined);
+  }
+  // One that gets no group would have the whole GPU.
+  while (sets.size() > std::max(groups, 1U)) {
+    const auto first = std::ranges::min_element(sets, {}, &PlannedSet::groups);
+    PlannedSet joined = std::move(*first);
+    sets.erase(first);
+    const auto second = std::ranges::min_element(sets, {}, &PlannedSet::groups);
     join(joined, std::move(*second), groups);
     *second = std::move(joined);
   }

@@ -51,7 +51,8 @@ void grant_needs(std::vector<PlannedSet>& sets, std::vector<SetNeeds> needs, uin
 
 // Where the leasts of all sets together are more than there is, those that ask for most share one:
 // two sets become one, until what is left fits. Sets without a least of their own (1) are joined
-// only with one that has. `groups`: of the GPU.
+// only with one that has, or, the smallest first, where there are more sets than groups. `groups`:
+// of the GPU.
 //   16 groups, A asks for 12, B for 8, C for 1: A and B share 12.
 void share_what_does_not_fit(std::vector<PlannedSet>& sets, uint32_t groups);
 

@@ -118,7 +118,9 @@ void Spatial::read(Time now, std::vector<ShimClient> clients) {
     // launches are apart.
     const bool waits_for_groups = one.is_held && one.lends && client.said.is_at_gate;
     client.has_work_in_line = has_work_in_line(*client.slot);
-    const bool waits = (client.said.waits > 0 && client.said.launches > 0) || waits_for_groups;
+    // One that was stopped waits on, also when its work has ended.
+    const bool waits = (client.said.waits > 0 && client.said.launches > 0 && !client.is_halted) ||
+                       waits_for_groups;
     if (std::exchange(one.launches, client.said.launches) != client.said.launches || waits)
       one.last_call = now;
     one.last_launch = client.has_work_in_line ? now : std::max(one.last_launch, one.last_call);
@@ -132,13 +134,17 @@ void Spatial::read(Time now, std::vector<ShimClient> clients) {
   for (GpuPartitions& gpu : gpus_) gpu.read(now, clients_);
 }
 
+bool is_held(const ShimClient& client) {
+  return (client.slot->gate.load(std::memory_order_relaxed) & 1) != 0 || client.said.is_at_gate ||
+         client.said.at_boundary || client.is_halted;
+}
+
 // What a process says that it needs counts only as far as its GPUs have it.
 void Spatial::widen(Time now) {
   std::vector<Widening::Seen> seen;
   for (const ShimClient& client : clients_) {
     const ShimSlot& slot = *client.slot;
-    const bool is_held = (slot.gate.load(std::memory_order_relaxed) & 1) != 0 ||
-                         client.said.is_at_gate || client.said.at_boundary || client.is_halted;
+    const bool is_held = gpushare::is_held(client);
     Widening::Seen& one = seen.emplace_back();
     one = {.process = client.process,
            .program = client.program,

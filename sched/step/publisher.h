@@ -31,8 +31,8 @@ AgentRecord record_of(const AgentIdentity& agent, Time now);
 // out.
 std::map<uint32_t, TenantUse> published_use(const Region& region, const Tenants& tenants);
 
-// The jobs of an agent before, or of a scheduler whose GPUs were lost, as they were published last:
-// so that a job that waits keeps its place, and one that has run what it had.
+// The jobs of an agent that died, as it has published them last: so that a job that waits keeps its
+// place, and one that has run what it had.
 std::vector<FormerJob> published_jobs(const Region& region);
 
 class Publisher {

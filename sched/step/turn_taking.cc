@@ -1,12 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/step/turn_taking.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <set>
 #include <utility>
 
 namespace gpushare {
 namespace {
+
+// Its first context, of one that was there before the agent, is taken to be as old.
+Time started(const ProcessId& process) {
+  static const auto kTicks = static_cast<uint64_t>(std::max(::sysconf(_SC_CLK_TCK), 1L));
+  return Time(std::chrono::seconds(process.start_ticks / kTicks) +
+              Nanos(process.start_ticks % kTicks * 1'000'000'000 / kTicks));
+}
 
 bool is_capped(const Member& member, bool is_frozen) {
   return is_frozen && member.freeze == FreezeReason::kCap;
@@ -35,7 +44,9 @@ void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView
                .run = run.number,
                .user = is_member ? std::optional(member->second.user) : std::nullopt,
                .is_late = was_there,
-               .came = run.number != 0 && run.asked != Time{} ? run.asked : process.came,
+               .came = run.number != 0 && run.asked != Time{} ? run.asked
+                       : was_there ? std::min(process.came, started(process.process))
+                                   : process.came,
                .used = process.used - process.returned,
                .memory_bytes = process.memory_bytes,
                .command_line = process.command_line,
@@ -169,14 +180,12 @@ void TurnTaking::estimate() {
     if (tenant == nullptr) continue;
     const TenantSettings& said = tenant->settings;
     const uint64_t iterations = said.iterations != 0 ? said.iterations : job.expected;
-    if (iterations > job.iterations && job.period > Nanos{} &&
-        (job.named == Nanos{} || job.told != said.iterations))
-      jobs_.note_length(job.id, iterations, said.iterations);
     left_[job.id] =
         left_of({.iterations = iterations,
                  .ended = job.iterations,
                  .period = work_of_iteration(job),
-                 .named = job.named,
+                 .fewest = said.iterations != 0 ? 0 : job.fewest_expected,
+                 .since_end = work_since_end(job),
                  .length = said.length,
                  .learnt = outside_.lengths == nullptr ? std::nullopt
                                                        : outside_.lengths->median(job.signature),

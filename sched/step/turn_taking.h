@@ -80,6 +80,8 @@ class TurnTaking {
   // --- for those who show it
   std::span<const Job> all() const { return jobs_.all(); }
   uint64_t job_of(const ProcessId& process) const { return jobs_.job_of(process); }
+  // For a scheduler that comes after this one.
+  std::vector<FormerJob> former_jobs() const { return jobs_.tell(); }
   const JobTurn* turn(uint64_t job) const { return conductor_.find(job); }
   // The words for its job: why it runs or waits; empty: nothing is to be said.
   std::string words(const ProcessId& process) const;

@@ -88,6 +88,9 @@ enum class ShimFollows : uint32_t {
   kWorkRemains = 8,     // new work goes there, work of before still runs elsewhere
   kLeaves = 9,          // only the agent says so: it follows, but `home_launches` rises
   kNewerDriver = 10,    // the driver is newer than the shim, so no partition is made
+  // A library of the program was loaded with RTLD_DEEPBIND and reaches the driver past the shim, so
+  // all streams are in the whole GPU.
+  kBypassed = 11,
 };
 
 // One GPU, and the partition of it that the process is to use.

@@ -143,7 +143,10 @@ Result<> UsageStore::begin_file() {
     if (*row && check->text(0) != "ok")
       return make_error(std::errc::bad_message, kOpenHistory, check->text(0));
   }
-  const int64_t pages = std::max((most_bytes_on_disk(options_) - kLogBytes) / kPage, kLeastPages);
+  const auto pages_of = [](int64_t bytes) {
+    return std::max((bytes - kLogBytes) / kPage, kLeastPages);
+  };
+  const int64_t pages = pages_of(most_bytes_on_disk(options_));
   const std::string settings = fmt::format(
       "PRAGMA page_size={}; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"
       "PRAGMA wal_autocheckpoint={}; PRAGMA journal_size_limit={}; PRAGMA max_page_count={}",
@@ -152,7 +155,7 @@ Result<> UsageStore::begin_file() {
   if (*tables > 0) {
     if (*layout < kLayout)
       if (auto taken = take_over(); !taken) return taken;
-    return shrink(pages);
+    return shrink(pages_of(static_cast<int64_t>(std::max(options_.most_bytes, kLeastUsageBytes))));
   }
   return database_.run(fmt::format("BEGIN; PRAGMA application_id={}; PRAGMA user_version={}; {} {}"
                                    "COMMIT",
@@ -191,9 +194,10 @@ Result<> UsageStore::shrink(int64_t pages) {
     if (auto room = make_room(); !room) break;
   }
   const std::string anew = fmt::format("VACUUM; PRAGMA max_page_count={}", pages);
-  if (auto made = database_.run(anew.c_str());
-      !made && made.error().code != std::errc::no_space_on_device)
-    return made;
+  const auto made = database_.run(anew.c_str());
+  if (!made && made.error().code == std::errc::bad_message) return made;
+  if (!made)
+    log_warning("the usage history stays larger than its limit: {}", made.error().message());
   return {};
 }
 

@@ -101,7 +101,8 @@ Result<Joined> decode_joined(std::string_view line) {
 
 Result<Placed> decode_placed(std::string_view line) {
   return decode<Placed>(line, [](const Json& answer) {
-    Placed placed{.reason = answer.value("reason", "")};
+    const int64_t pause = std::clamp<int64_t>(answer.value("ask_again_s", 1), 1, 60);
+    Placed placed{.reason = answer.value("reason", ""), .ask_again = std::chrono::seconds(pause)};
     if (!answer.contains("gpu")) return placed;
     placed.gpu = answer.at("gpu").get<uint32_t>();
     placed.uuid = answer.at("uuid").get<std::string>();

@@ -89,6 +89,7 @@ struct Placed {
   std::optional<uint32_t> gpu{};  // none: it fits nowhere now
   std::string uuid{};             // of the GPU
   std::string reason{};
+  Nanos ask_again{};  // after so long, where it fits nowhere
 };
 
 Result<> decode_done(std::string_view line);

@@ -104,7 +104,7 @@ Result<> choose_gpu(const Invocation& invocation) {
     said = why;
   };
   std::optional<Time> answered;  // none: it has not waited yet
-  for (;; std::this_thread::sleep_for(kAskAgain)) {
+  for (Nanos pause = kAskAgain;; std::this_thread::sleep_for(pause)) {
     const auto answer =
         ask_when_there_is_room(endpoints_of(invocation).socket, request, kAgentPatience);
     if (!answer) {
@@ -123,6 +123,7 @@ Result<> choose_gpu(const Invocation& invocation) {
       return {};
     }
     say(placed->reason);
+    pause = placed->ask_again;
     answered = MonotonicClock().now();
   }
 }

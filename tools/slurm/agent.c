@@ -120,6 +120,14 @@ static int read_line(int fd, char *line, int64_t deadline)
 	return -1;
 }
 
+static bool has_code(const char *answer, const char *code)
+{
+	int length;
+	const char *const is = gs_member(answer, "code", &length);
+
+	return is && (size_t)length == strlen(code) && !strncmp(is, code, (size_t)length);
+}
+
 enum gs_outcome gs_ask(const char *socket_path, const char *request, int limit_ms, char *answer)
 {
 	const int64_t deadline = now_ms() + limit_ms;
@@ -135,10 +143,11 @@ enum gs_outcome gs_ask(const char *socket_path, const char *request, int limit_m
 		is_answered = !send_all(fd, request, strlen(request), deadline) &&
 			      !send_all(fd, "\n", 1, deadline) && !read_line(fd, answer, deadline);
 		close(fd);
-		if (is_answered)
+		if (is_answered && !has_code(answer, "busy"))
 			break;
 		if (now_ms() >= deadline)
-			return absent(answer, socket_path, "it does not answer");
+			return absent(answer, socket_path,
+				      is_answered ? "it has no room" : "it does not answer");
 		poll(NULL, 0, BETWEEN_TRIES_MS);
 	}
 	const char *error, *ok;

@@ -39,6 +39,8 @@ std::string obstacle_text(const TenantGpuUse& use) {
       return "some of its launches leave its part";
     case ShimFollows::kNewerDriver:
       return "the driver is newer than the shim";
+    case ShimFollows::kBypassed:
+      return "a library of its program reaches the driver past the shim";
   }
   return "";
 }

@@ -4,9 +4,9 @@
  * gs_resolve; that puts the driver's own function or a wrapper in its own place. So a program that
  * is linked to libcuda.so.1 pays one indirect jump, as for any function of a library. Any thread.
  *
- * dlsym and dlvsym are here because the real ones find out from the return address which library
- * calls them (for RTLD_NEXT and RTLD_DEFAULT): a name that is not hooked goes on by a jump, which
- * leaves that address where it was. No function of hooks.def takes floating point, so the vector
+ * dlsym, dlvsym and dlopen are here because the real ones find out from the return address which
+ * library calls them (for RTLD_NEXT and RTLD_DEFAULT, and for where to look): they go on by a jump,
+ * dlsym and dlvsym if the name is not hooked, which leaves that address where it was. No function of hooks.def takes floating point, so the vector
  * registers are not saved.
  */
 #ifndef __x86_64__
@@ -137,6 +137,42 @@ gs_trampolines_end:
         .cfi_endproc
         .size \symbol, . - \symbol
         .endm
+
+        /* Libc's looks for the library as the one asks for that calls it. RTLD_DEEPBIND is 8. */
+        gs_function dlopen
+        testl $8, %esi
+        jz .Lopen
+        pushq %rdi
+        pushq %rsi
+        pushq %rdx
+        .cfi_adjust_cfa_offset 24
+        call gs_note_deep_bind
+        popq %rdx
+        popq %rsi
+        popq %rdi
+        .cfi_adjust_cfa_offset -24
+.Lopen:
+        movq gs_real_dlopen(%rip), %rax
+        testq %rax, %rax
+        jz .Lfind_open
+        jmp *%rax
+.Lfind_open:
+        pushq %rdi
+        pushq %rsi
+        pushq %rdx
+        .cfi_adjust_cfa_offset 24
+        call gs_find_dlopen
+        popq %rdx
+        popq %rsi
+        popq %rdi
+        .cfi_adjust_cfa_offset -24
+        testq %rax, %rax
+        jz .Lno_open
+        jmp *%rax
+.Lno_open:
+        ret
+        .cfi_endproc
+        .size dlopen, . - dlopen
 
         gs_lookup dlsym, gs_real_dlsym, gs_find_dlsym, gs_dlsym_hooked
         gs_lookup dlvsym, gs_real_dlvsym, gs_find_dlvsym, gs_dlvsym_hooked

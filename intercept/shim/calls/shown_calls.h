@@ -29,12 +29,14 @@ inline int shown_sms(CUdevice device, int all) {
   return first[device].compare_exchange_strong(shown, now, std::memory_order_relaxed) ? now : shown;
 }
 
-// A number that is in proportion to the SMs of the current context's device, rounded down.
+// A number that is in proportion to the SMs of the current context's device, rounded down, but
+// never down to none.
 inline int shown_part(int of_all) {
   const OccupancyDriver* const driver = occupancy_driver();
   const CurrentDevice at = driver == nullptr ? CurrentDevice{} : current_device(*driver);
   if (at.sms == 0) return of_all;
-  return static_cast<int>(int64_t{of_all} * shown_sms(at.device, at.sms) / at.sms);
+  const auto part = static_cast<int>(int64_t{of_all} * shown_sms(at.device, at.sms) / at.sms);
+  return of_all > 0 && part == 0 ? 1 : part;
 }
 
 template <int index, class Signature>

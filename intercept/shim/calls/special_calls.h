@@ -18,12 +18,15 @@
 
 namespace gpushare::shim {
 
+// A child of fork() begins without a slot, and is to be known before its first context and stream.
+
 // cuStreamCreate, cuStreamCreateWithPriority.
 template <int index, class Signature>
 struct Created;
 template <int index, class... Rest>
 struct Created<index, CUresult(CUstream*, Rest...)> {
   static CUresult call(CUstream* stream, Rest... rest) {
+    attach();
     const CUresult result = real<CUresult (*)(CUstream*, Rest...)>(index)(stream, rest...);
     if (result == CUDA_SUCCESS)
       if (Streams* all = Streams::get()) all->on_created(*stream);
@@ -136,6 +139,7 @@ class PrimaryHeld {
 template <int index, class Signature>
 struct Retained {
   static CUresult call(CUcontext* context, CUdevice device) {
+    attach();
     const PrimaryHeld held(device);
     context_begins();  // before another thread gives up what seems to be the last
     const CUresult result = real<CUresult (*)(CUcontext*, CUdevice)>(index)(context, device);
@@ -171,6 +175,7 @@ struct OtherContext;
 template <int index, class... Parameters>
 struct OtherContext<index, CUresult(Parameters...)> {
   static CUresult call(Parameters... arguments) {
+    attach();
     Streams* all = Streams::get();
     if (all != nullptr) all->count_other_contexts(1);
     constexpr bool kIsCounted = index != kHook_cuGreenCtxCreate;

@@ -83,7 +83,8 @@ template <int index, Kind kind>
 constexpr Use use_of() {
   if (is_launch(kind)) return Use::kLaunch;
   if (kind == Kind::kWait && is_called<index>("Query")) return Use::kQuery;
-  return kind == Kind::kWait || kind == Kind::kCaptured ? Use::kWait : Use::kOperation;
+  if (kind == Kind::kCaptured) return Use::kQuestion;
+  return kind == Kind::kWait ? Use::kWait : Use::kOperation;
 }
 
 // Before a launch in a partition: what it needs of that.

@@ -22,8 +22,10 @@ extern const char gs_trampolines_begin[], gs_trampolines_end[];
 // Used by entry.S.
 constinit std::atomic<FindSymbol> gs_real_dlsym{nullptr};
 constinit std::atomic<FindVersion> gs_real_dlvsym{nullptr};
+constinit std::atomic<OpenLibrary> gs_real_dlopen{nullptr};
 FindSymbol gs_find_dlsym();
 FindVersion gs_find_dlvsym();
+OpenLibrary gs_find_dlopen();
 bool gs_is_hooked(const char* name);
 void* gs_dlsym_hooked(void* handle, const char* name);
 void* gs_dlvsym_hooked(void* handle, const char* name, const char* version);
@@ -52,16 +54,11 @@ Function of_libc(std::atomic<Function>& found, const char* name) {
   return function;
 }
 
-OpenLibrary real_dlopen() {
-  static constinit std::atomic<OpenLibrary> found{nullptr};
-  return of_libc(found, "dlopen");
-}
-
 // Keeps the library of this function loaded, as the shim keeps the function.
 void pin(const void* function) {
   LoadedObject object;
   if (!find_object(function, &object) || object.path[0] == '\0') return;
-  if (const OpenLibrary open = real_dlopen())
+  if (const OpenLibrary open = gs_find_dlopen())
     open(object.path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
@@ -85,7 +82,7 @@ CUresult missing() { return CUDA_ERROR_NOT_SUPPORTED; }
 
 void* driver_function(const char* symbol) {
   const FindSymbol find = gs_find_dlsym();
-  const OpenLibrary open = real_dlopen();
+  const OpenLibrary open = gs_find_dlopen();
   if (find == nullptr || open == nullptr) return nullptr;
   void* library = open(kDriverLibrary, RTLD_LAZY | RTLD_NOLOAD);
   return library == nullptr ? nullptr : find(library, symbol);
@@ -149,6 +146,8 @@ using gpushare::shim::KeepErrno;
 using gpushare::shim::of_libc;
 
 FindSymbol gs_find_dlsym() { return of_libc(gs_real_dlsym, "dlsym"); }
+
+OpenLibrary gs_find_dlopen() { return of_libc(gs_real_dlopen, "dlopen"); }
 
 FindVersion gs_find_dlvsym() { return of_libc(gs_real_dlvsym, "dlvsym"); }
 

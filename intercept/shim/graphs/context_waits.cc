@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "intercept/shim/graphs/context_waits.h"
 
-#include <sched.h>
-
 #include <optional>
 
 #include "intercept/shim/driver/in_context.h"
+#include "intercept/shim/link/backoff.h"
 #include "intercept/shim/link/quiet.h"
 
 namespace gpushare::shim {
@@ -45,10 +44,8 @@ class Waiter {
 
 // One that is home again and cannot be used from here; its graphs ran where it was before.
 bool wait_by_asking(const Streams& all, Stream& stream) {
-  while (stream.place.load(std::memory_order_acquire) == 0) {
+  for (Backoff wait; stream.place.load(std::memory_order_acquire) == 0; wait.pause())
     if (!all.is_leaving(stream)) return true;
-    ::sched_yield();
-  }
   return false;
 }
 

@@ -11,7 +11,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -164,21 +166,50 @@ Answer ask_agent(const timeval& patience) {
   return answer;
 }
 
+bool is_of_variable(const char* entry, const char* name) {
+  const size_t length = std::strlen(name);
+  return std::strncmp(entry, name, length) == 0 && entry[length] == '=';
+}
+
+// "NAME=VALUE", or null without memory.
+char* entry_of(const char* name, const char* value) {
+  const size_t bytes = std::strlen(name) + std::strlen(value) + 2;
+  auto* const entry = static_cast<char*>(std::malloc(bytes));
+  if (entry != nullptr) ::snprintf(entry, bytes, "%s=%s", name, value);
+  return entry;
+}
+
+// Sets both variables; null: they go. In a new array, which takes the place of the old one at once:
+// other threads of the program may be in getenv(), and setenv() would free the array under them.
+void set_in_environment(const char* pipe) {
+  size_t count = 0;
+  while (environ != nullptr && environ[count] != nullptr) ++count;
+  auto* const entries = static_cast<char**>(std::malloc((count + 3) * sizeof(char*)));
+  if (entries == nullptr) return;
+  size_t kept = 0;
+  for (size_t i = 0; i < count; ++i)
+    if (!is_of_variable(environ[i], kMpsPipeVariable) &&
+        !is_of_variable(environ[i], kMpsMarkVariable))
+      entries[kept++] = environ[i];
+  if (pipe != nullptr)
+    for (const char* name : {kMpsPipeVariable, kMpsMarkVariable})
+      if (char* const entry = entry_of(name, pipe)) entries[kept++] = entry;
+  entries[kept] = nullptr;
+  std::atomic_ref(environ).store(entries, std::memory_order_release);
+}
+
 // Sets the MPS server's directory in the environment, where the driver reads it in cuInit. A choice
 // of the program's own stays; a directory that it inherited from a parent with the shim goes,
-// unless the agent names the same. setenv() is as safe here as in the program, which has not begun
-// to use the driver.
+// unless the agent names the same.
 void choose_mps_server(const char* pipe) {
   const char* present = ::getenv(kMpsPipeVariable);
   const char* mark = ::getenv(kMpsMarkVariable);
   const bool is_inherited = present != nullptr && mark != nullptr && !std::strcmp(present, mark);
   if (present != nullptr && !is_inherited) return;
   if (*pipe != '\0') {
-    ::setenv(kMpsPipeVariable, pipe, 1);
-    ::setenv(kMpsMarkVariable, pipe, 1);
+    set_in_environment(pipe);
   } else if (is_inherited) {
-    ::unsetenv(kMpsPipeVariable);
-    ::unsetenv(kMpsMarkVariable);
+    set_in_environment(nullptr);
   }
 }
 

@@ -3,16 +3,16 @@
 // mmap() has just returned. Any thread; not for signal handlers, whose own thread may hold it.
 #pragma once
 
-#include <sched.h>
-
 #include <atomic>
+
+#include "intercept/shim/link/backoff.h"
 
 namespace gpushare::shim {
 
 class SpinLock {
  public:
   void lock() {
-    while (held_.exchange(true, std::memory_order_acquire)) ::sched_yield();
+    for (Backoff wait; held_.exchange(true, std::memory_order_acquire);) wait.pause();
   }
   bool try_lock() { return !held_.exchange(true, std::memory_order_acquire); }
   void unlock() { held_.store(false, std::memory_order_release); }

@@ -4,16 +4,16 @@
 // work of blocking streams that it has not waited for yet, and an operation of a blocking stream
 // for the legacy work so far. On the thread of the call; `gathering` is held while dirty streams
 // are collected, `listing` while one is put on their list or taken off it.
-#include <sched.h>
-
 #include <utility>
 
+#include "intercept/shim/link/backoff.h"
 #include "intercept/shim/link/quiet.h"
 #include "intercept/shim/streams/streams.h"
 
 namespace gpushare::shim {
 
 bool Streams::order_with_legacy(Stream& stream, Use use, bool& has_passed_capture) {
+  if (use == Use::kQuestion) return true;
   const Stream::Kind kind = stream.kind.load(std::memory_order_relaxed);
   Device& device = *stream.device;
   if (kind == Stream::Kind::kLegacy) {
@@ -34,9 +34,9 @@ bool Streams::order_with_legacy(Stream& stream, Use use, bool& has_passed_captur
     // An event in the legacy stream's home would come after the work of all blocking streams there,
     // for which this stream need not wait. An event in its own home comes after the legacy work
     // alone.
-    chain(stream,
-          is_legacy_home ? stream.at[0].load(std::memory_order_relaxed) : device.legacy.physical(),
-          stream.physical());
+    const CUstream legacy = device.legacy.physical();
+    put_behind(stream, is_legacy_home ? stream.at[0].load(std::memory_order_relaxed) : legacy,
+               stream.physical(), legacy);
   }
   // Only now, so that another thread that uses the stream does not go before the legacy work.
   stream.legacy_operations.store(operations, std::memory_order_release);
@@ -67,7 +67,7 @@ Stream* Streams::take_off_dirty(Device& device, Stream& stream) {
 // operation of the legacy stream that has taken the list and has not come to this stream yet.
 void Streams::leave_dirty_list(Stream& stream) {
   Device& device = *stream.device;
-  for (;; ::sched_yield()) {
+  for (Backoff wait;; wait.pause()) {
     const Locked locked(device.listing);
     if (!stream.is_listed) return;
     Stream** link = &device.dirty;
@@ -122,7 +122,7 @@ bool Streams::gather(Stream& legacy, Use use, bool& has_passed_capture) {
       is_any_left = true;
       note_dirty(*each);
     } else {
-      chain(legacy, each->physical(), here);
+      put_behind(legacy, each->physical(), here, each->physical());
     }
   }
   // After the streams: see leave_dirty().
@@ -137,7 +137,7 @@ bool Streams::gather(Stream& legacy, Use use, bool& has_passed_capture) {
     device.has_left_work.store(true, std::memory_order_relaxed);
     return false;
   }
-  chain(legacy, GS_CU_STREAM_LEGACY, here);
+  put_behind(legacy, GS_CU_STREAM_LEGACY, here, GS_CU_STREAM_LEGACY);
   return true;
 }
 
@@ -146,14 +146,28 @@ bool Streams::has_ended(Stream& stream) {
   return captures_.load(std::memory_order_relaxed) == 0 && is_at_rest(stream);
 }
 
+// As chain(). Where the driver refuses that, because it has no memory for an event, the host waits
+// until `asked`, which has all that an event in `from` would come after, has ended. Nothing can be
+// asked while a stream captures: then false.
+bool Streams::put_behind(Stream& stream, CUstream from, CUstream to, CUstream asked) {
+  if (chain(stream, from, to)) return true;
+  if (captures_.load(std::memory_order_relaxed) != 0) return false;
+  CUresult answer = CUDA_ERROR_NOT_READY;
+  for (Backoff wait; (answer = driver_->cuStreamQuery(asked)) == CUDA_ERROR_NOT_READY;)
+    wait.pause();
+  return answer == CUDA_SUCCESS;
+}
+
 bool Streams::home_waits(Stream& stream) {
   const KeepErrno errno_of_the_program;
-  return chain(stream, stream.physical(), stream.at[0].load(std::memory_order_relaxed));
+  const CUstream there = stream.physical();
+  return put_behind(stream, there, stream.at[0].load(std::memory_order_relaxed), there);
 }
 
 void Streams::waits_for_home(Stream& stream) {
   const KeepErrno errno_of_the_program;
-  chain(stream, stream.at[0].load(std::memory_order_relaxed), stream.physical());
+  const CUstream home = stream.at[0].load(std::memory_order_relaxed);
+  put_behind(stream, home, stream.physical(), home);
 }
 
 }  // namespace gpushare::shim

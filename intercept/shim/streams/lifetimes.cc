@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams come and go, with the primary contexts that they live in. On the thread that creates or
 // destroys, around the driver's call; what concerns a whole device is under its lock.
-#include <sched.h>
 #include <strings.h>
 
 #include <initializer_list>
 
 #include "intercept/shim/driver/in_context.h"
+#include "intercept/shim/link/backoff.h"
 #include "intercept/shim/link/quiet.h"
 #include "intercept/shim/streams/streams.h"
 
@@ -29,7 +29,8 @@ void Streams::on_created(CUstream handle) {
   unsigned flags = 0;
   Entry* entry = nullptr;
   if (driver_->cuStreamGetFlags(handle, &flags) == CUDA_SUCCESS) entry = add_entry(handle);
-  if (entry == nullptr) return go_home();
+  if (entry == nullptr || entry->stream.is_left_in_use.load(std::memory_order_relaxed))
+    return go_home();
   Stream& stream = entry->stream;
   const bool is_blocking = (flags & CU_STREAM_NON_BLOCKING) == 0;
   if (stream.device != nullptr && stream.device != device) leave_dirty_list(stream);
@@ -67,7 +68,7 @@ void Streams::before_destroy(CUstream handle) {
   stream.is_used.store(false, std::memory_order_release);
   stream.kind.store(Stream::Kind::kNone, std::memory_order_seq_cst);
   // A thread that found the stream before this may use it until it is done.
-  while (stream.users.load(std::memory_order_seq_cst) != 0) ::sched_yield();
+  const bool is_unused = await_users(stream);
   if (stream.began_capture.exchange(false, std::memory_order_relaxed))
     captures_.fetch_sub(1, std::memory_order_relaxed);
   // Its work runs on. Home waits for it, and the home of the legacy stream waits for home.
@@ -81,10 +82,20 @@ void Streams::before_destroy(CUstream handle) {
   device.ending.fetch_sub(1, std::memory_order_release);
   {
     const Locked locked(device.lock);  // a partition goes only with all its stand-ins
-    drop_stand_ins(stream);
+    if (is_unused) drop_stand_ins(stream);
   }
   take_off_list(stream);
+  if (!is_unused) return stream.is_left_in_use.store(true, std::memory_order_relaxed);
   stream.is_taken.store(false, std::memory_order_release);  // pairs with the load in add_entry()
+}
+
+// Returns false if it is used still after a time in which no call of the driver ends but one that
+// waits for the GPU. A thread that was cancelled in its call uses it for ever, and so does one
+// whose signal handler has left the call and ends the program.
+bool Streams::await_users(Stream& stream) const {
+  for (Backoff wait; stream.users.load(std::memory_order_seq_cst) != 0; wait.pause())
+    if (wait.slept_ns() >= kUserPatienceNs) return false;
+  return true;
 }
 
 // The legacy stream waits for the work of a stream only while that is in use. So home waits for it
@@ -105,6 +116,29 @@ void Streams::leave_dirty(Stream& stream) {
 void Streams::go_home() {
   unknown_.fetch_add(1, std::memory_order_relaxed);
   settle_all();
+}
+
+void Streams::note_bypass() {
+  unknown_.fetch_add(kForGood, std::memory_order_seq_cst);
+  if (Inside::is_any()) return;
+  const Inside inside;
+  settle_all();
+  bring_all_home();
+}
+
+// Also those with work. A thread's own default stream its thread alone can name.
+void Streams::bring_all_home() {
+  if (captures_.load(std::memory_order_relaxed) != 0) return;
+  const AllowedInCaptures allowed(*driver_);
+  for (int i = device_count_.load(std::memory_order_acquire); i-- > 0;) {
+    Device& device = devices_[i];
+    if (device.primary.load(std::memory_order_relaxed) == nullptr) continue;
+    for_each_used(device, [&](Stream& stream) {
+      if (stream.place.load(std::memory_order_relaxed) != 0 &&
+          stream.at[0].load(std::memory_order_relaxed) != GS_CU_STREAM_PER_THREAD)
+        move(stream, false);
+    });
+  }
 }
 
 // Perhaps it was one of those.

@@ -8,6 +8,7 @@
 // kMoving.
 #include <algorithm>
 
+#include "intercept/shim/driver/bypass.h"
 #include "intercept/shim/driver/in_context.h"
 #include "intercept/shim/link/quiet.h"
 #include "intercept/shim/link/sleep.h"
@@ -50,6 +51,7 @@ void Streams::follow_wanted(Device& device) {
 // REQUIRES: device.lock is held.
 ShimFollows Streams::hindrance(Device& device, const Drain& drain, int place, uint64_t now) {
   if (is_driver_newer_) return ShimFollows::kNewerDriver;
+  if (is_driver_bypassed.load(std::memory_order_relaxed)) return ShimFollows::kBypassed;
   if (other_contexts_.load(std::memory_order_relaxed) > 0) return ShimFollows::kOwnContexts;
   if (drain.is_pausing(now)) return ShimFollows::kPauses;
   if (place == Partitions::kNone && device.partitions.is_full() && !make_room(device))
@@ -161,7 +163,8 @@ void Streams::settle(Device& device) {
   set_concern(device, kStreamLate, is_late);
   set_concern(device, kAtHome, target == 0 && followed != 0);
   if (unknown_.load(std::memory_order_relaxed) != 0 && followed != 0)
-    say(device, ShimFollows::kTooManyStreams);
+    say(device, is_driver_bypassed.load(std::memory_order_relaxed) ? ShimFollows::kBypassed
+                                                                   : ShimFollows::kTooManyStreams);
   if (is_refused) return;
   say(device, is_late ? ShimFollows::kWorkRemains : ShimFollows::kFollows);
   const int gpu = device.gpu;
@@ -297,6 +300,7 @@ void Streams::settle_in_time(Device& device) {
 }
 
 void Streams::look_after_wait() {
+  if (Inside::is_any()) return;  // a tool waits while a call of ours holds a lock
   Device* const device = current_device();
   if (device == nullptr || captures_.load(std::memory_order_relaxed) != 0) return;
   const KeepErrno errno_of_the_program;

@@ -53,6 +53,9 @@ struct Stream {
   Stream* next_own;              // in Device::own
   std::atomic<uint32_t> owner;   // a thread's own default stream: its number in the kernel; else 0
   std::atomic<bool> is_taken;    // it lives, or is being destroyed; else its entry is free
+  // It has ended, and a thread that used it then is in its call still, or was ended in it: it keeps
+  // its entry and its stand-ins.
+  std::atomic<bool> is_left_in_use;
 
   // REQUIRES: the caller is one of the users, or no other thread can be one. A call that waits need
   // not be: the stream that it gets here stays valid for Streams::kLeastIdleNs after a move.

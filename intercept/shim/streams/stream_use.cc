@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "intercept/shim/streams/stream_use.h"
 
-#include <sched.h>
+#include "intercept/shim/link/backoff.h"
 
 namespace gpushare::shim {
 
@@ -31,9 +31,10 @@ void StreamUse::take(Flavor flavor, Use use) {
 void StreamUse::put_in_order(Use use) {
   Streams& all = *Streams::get();
   // Until a move has ended, which takes a few microseconds.
-  while ((stream_->users.fetch_add(1, std::memory_order_acquire) & Stream::kMoving) != 0) {
+  for (Backoff wait;
+       (stream_->users.fetch_add(1, std::memory_order_acquire) & Stream::kMoving) != 0;) {
     stream_->users.fetch_sub(1, std::memory_order_relaxed);
-    ::sched_yield();
+    wait.pause();
   }
   is_held_ = true;
   has_passed_capture_ = false;

@@ -5,6 +5,7 @@
 
 #include <sys/mman.h>
 
+#include "intercept/shim/driver/bypass.h"
 #include "intercept/shim/link/quiet.h"
 
 namespace gpushare::shim {
@@ -29,7 +30,11 @@ Streams* Streams::make() {
       functions->cuDriverGetVersion(&version) != CUDA_SUCCESS || version > kNewestKnown;
   made->known_slot_ = process.slot.load(std::memory_order_acquire);
   Streams* there = nullptr;
-  if (process.streams.compare_exchange_strong(there, made, std::memory_order_acq_rel)) return made;
+  if (process.streams.compare_exchange_strong(there, made, std::memory_order_seq_cst)) {
+    // Who sets it after this finds the streams.
+    if (is_driver_bypassed.load(std::memory_order_seq_cst)) made->unknown_.fetch_add(kForGood);
+    return made;
+  }
   ::munmap(memory, sizeof(Streams));
   return there;
 }

@@ -25,9 +25,9 @@
 namespace gpushare::shim {
 
 // What a call does with a stream: a launch moves it, a wait leaves no work in it, and a query does
-// not even wait for what comes before.
-enum class Use : uint8_t { kLaunch, kOperation, kWait, kQuery };
-constexpr bool leaves_no_work(Use use) { return use == Use::kWait || use == Use::kQuery; }
+// not even wait for what comes before. A question of something else than work concerns no order.
+enum class Use : uint8_t { kLaunch, kOperation, kWait, kQuery, kQuestion };
+constexpr bool leaves_no_work(Use use) { return use >= Use::kWait; }
 
 // While it lives, the calling thread is in the shim's own calls of the driver. What the program
 // calls on it then (a profiler's callback does) is made where the stream is, and moves nothing.
@@ -51,6 +51,9 @@ class Streams {
   static constexpr uint32_t kMostProbes = 64;
   // A partition that has been empty and idle for so long may be dropped to make room for another.
   static constexpr uint64_t kLeastIdleNs = 1'000'000'000;
+  static constexpr uint32_t kForGood = 1u << 30;  // more than there are streams
+  // The end of a stream waits for so long for those who use it.
+  static constexpr uint64_t kUserPatienceNs = 500'000'000;
   static constexpr uint64_t kTryAgainNs = 50'000'000;  // between two looks for such a one
   // Between two looks of a launch that is held whether the queue is empty: the shorter one at
   // first, and one of this many parts of the time that it was held.
@@ -120,6 +123,11 @@ class Streams {
     if (other_contexts_.fetch_add(more, std::memory_order_relaxed) + more == 0)
       forget_unknown_captures();
   }
+
+  // From now on a part of the program reaches the driver past the shim (driver/bypass.h): all
+  // streams go home behind their work, for good. One that another thread uses at this moment goes
+  // with its next launch.
+  void note_bypass();
 
   // --- one use of a stream: stream_use.h ---
 
@@ -294,6 +302,8 @@ class Streams {
   void drop_spares(Device& device, Partitions::Place place);
   void leave_dirty(Stream& stream);
   void go_home();
+  void bring_all_home();
+  bool await_users(Stream& stream) const;
   void forget_unknown();
   void settle_all();
   void find_in_slot(Device& device);
@@ -323,6 +333,7 @@ class Streams {
   void settle_in_time(Device& device);
   void put_milestone(Stream& stream);
   void count_move(Device& device, Partitions::Place from, Partitions::Place to);
+  bool put_behind(Stream& stream, CUstream from, CUstream to, CUstream asked);
   bool chain(Stream& stream, CUstream from, CUstream to);
   bool chain(Stream& stream, CUevent& event, CUstream from, CUstream to);
   bool make_stand_in(Stream& stream, Partitions::Place place);
@@ -391,11 +402,12 @@ class Streams {
   std::atomic<const ShimSlot*> known_slot_;  // in which the devices were found
   std::atomic<uint32_t> known_gpus_;         // that were in it then
   std::atomic<Device*> only_device_;  // with a primary context; null: there are none or several
-  std::atomic<uint32_t> unknown_;  // streams that the table lacks; while it does, all are at home
-  std::atomic<Stream*> all_;       // a list of all but the legacy streams that live
-  std::atomic<uint32_t> listed_;   // how many they are
-  SpinLock list_lock_;             // for changes of that list
-  SpinLock table_lock_;            // for new entries of table_ and for only_device_
+  // Streams that the table lacks, and kForGood where the driver is bypassed: then all are at home.
+  std::atomic<uint32_t> unknown_;
+  std::atomic<Stream*> all_;      // a list of all but the legacy streams that live
+  std::atomic<uint32_t> listed_;  // how many they are
+  SpinLock list_lock_;            // for changes of that list
+  SpinLock table_lock_;           // for new entries of table_ and for only_device_
   Device devices_[kMostDevices];
   std::atomic<int> device_count_;  // 1 + the highest number of those with a primary context
   Entry table_[kTableSize];

@@ -18,7 +18,10 @@ bool does_well(const View& tenant) {
   return tenant.move != SloMove::kStarved && tenant.move != SloMove::kGrow && !is_missed(tenant);
 }
 
-Nanos nanos(double seconds) { return Nanos(static_cast<int64_t>(seconds * 1e9)); }
+// At least one, as a program says how little it works.
+Nanos nanos(double seconds) {
+  return std::max(Nanos(static_cast<int64_t>(seconds * 1e9)), Nanos(1));
+}
 
 }  // namespace
 

@@ -8,13 +8,16 @@
 //   built     the same, beside a graph with a kernel that was added by hand
 //   own       a context of the program's own, and no primary one
 //   joins     streams join the capture of a stream in a context of the program's own
+//   deep      streams, and in the middle of the rounds a library is loaded with RTLD_DEEPBIND
 // Each kernel adds a known number, so that none may be lost or run twice.
+#include <dlfcn.h>
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <deque>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -38,10 +41,11 @@ struct Settings {
   std::string what = "streams";
 
   explicit Settings(Flags& flags) {
-    flags.add("--what", &what, "streams, resets, forks, functions, graphs, built, own or joins",
-              "--rounds", &rounds, "of it", "--most", &most, "streams or launches of a round",
-              "--pause-us", &pause_us, "between rounds", "--linger-ms", &linger_ms,
-              "when all has run", "--seed", &seed, "of what is random");
+    flags.add("--what", &what,
+              "streams, resets, forks, functions, graphs, built, own, joins or deep", "--rounds",
+              &rounds, "of it", "--most", &most, "streams or launches of a round", "--pause-us",
+              &pause_us, "between rounds", "--linger-ms", &linger_ms, "when all has run", "--seed",
+              &seed, "of what is random");
     flags.parse(&device);
     if (most == 0 || most > 10'000) flags.fail("--most must be 1 to 10000");
   }
@@ -132,12 +136,21 @@ void pause(const Settings& s) {
   if (s.pause_us != 0) sleep_until_ns(now_ns() + s.pause_us * 1000);
 }
 
+void load_deeply() {
+  if (::dlopen("libm.so.6", RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND) == nullptr) die(::dlerror());
+  if (::dlopen("libthere-is-none.so", RTLD_NOW | RTLD_DEEPBIND) != nullptr) die("it is there");
+  const char* const why = ::dlerror();
+  if (why == nullptr || std::string_view(why).find("there-is-none") == std::string_view::npos)
+    die("no reason is given");
+}
+
 Sums streams(const Settings& s) {
   retain(first_device(s));
   Random random(s.seed);
   Adder adder;
   std::deque<CUstream> there;
   for (uint64_t round = 0; round < s.rounds; ++round) {
+    if (round == s.rounds / 2 && s.what == "deep") load_deeply();
     for (uint64_t i = random.next() % s.most; i > 0; --i) {
       if (there.size() < s.most) there.push_back(new_stream(random));
       adder.launch_in(there[random.next() % there.size()]);
@@ -394,6 +407,7 @@ Sums joins(const Settings& s) {
 
 int run(const Settings& s) {
   const Sums sums = s.what == "streams"     ? streams(s)
+                    : s.what == "deep"      ? streams(s)
                     : s.what == "resets"    ? resets(s)
                     : s.what == "forks"     ? forks(s)
                     : s.what == "functions" ? functions(s)

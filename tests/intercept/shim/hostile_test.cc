@@ -58,7 +58,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"graphs", {"--rounds", "60", "--most", "20"}},
                     Case{"built", {"--rounds", "30", "--most", "20"}},
                     Case{"own", {"--rounds", "500"}},
-                    Case{"joins", {"--rounds", "60", "--pause-us", "200"}}),
+                    Case{"joins", {"--rounds", "60", "--pause-us", "200"}},
+                    Case{"deep", {"--rounds", "30", "--most", "100"}}),
     [](const auto& cell) { return std::string(cell.param.what); });
 
 TEST_F(OnTheSimulatedGpu, AProgramWithAContextOfItsOwnAloneSaysWhyItDoesNotFollow) {
@@ -71,6 +72,28 @@ TEST_F(OnTheSimulatedGpu, AProgramWithAContextOfItsOwnAloneSaysWhyItDoesNotFollo
     EXPECT_EQ(slot.gpus[0].follows.load(), ShimFollows::kOwnContexts);
     EXPECT_GT(slot.home_launches[0].load(), 10u);
   });
+}
+
+// Otherwise what the library puts into a stream by itself would be in no order with it.
+TEST_F(OnTheSimulatedGpu, AProgramWithADeeplyBoundLibraryLeavesItsPartitionAndSaysWhy) {
+  ShimRig rig(kShimPartitions, {{kPci, 0b11}});
+  const auto program = start({"hostile", "--what", "deep", "--rounds", "1000", "--most", "20",
+                              "--pause-us", "1000", "--linger-ms", "100000"},
+                             &rig);
+  const auto follows = [&] {
+    ShimFollows said{};
+    rig.with_slot(program->pid(), [&](ShimSlot& slot) { said = slot.gpus[0].follows.load(); });
+    return said;
+  };
+  ASSERT_TRUE(eventually([&] { return follows() == ShimFollows::kFollows; }));
+  ASSERT_TRUE(eventually([&] { return follows() == ShimFollows::kBypassed; }));
+  uint64_t at_home = 0;
+  rig.with_slot(program->pid(), [&](ShimSlot& slot) { at_home = slot.home_launches[0].load(); });
+  EXPECT_TRUE(eventually([&] {
+    uint64_t now = 0;
+    rig.with_slot(program->pid(), [&](ShimSlot& slot) { now = slot.home_launches[0].load(); });
+    return now > at_home + 20;
+  }));
 }
 
 // The last waits have no write behind them; the program has waited for all of its work.

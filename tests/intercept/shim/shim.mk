@@ -44,7 +44,7 @@ $(call gtest,shim_test,tests/intercept/shim/shim_rig.cc tests/intercept/shim/dri
 $(O)/bin/tests/shim_test: | $(addprefix $(O)/,$(shim_library) $(fake_driver) bin/tests/shim_probe bin/tests/shim_probe_linked bin/gpushare-sim $(libcuda_standin) bin/workloads/hash bin/workloads/copy bin/workloads/launch bin/workloads/order bin/workloads/crowd bin/workloads/sms bin/workloads/steps bin/workloads/within bin/workloads/spin bin/workloads/beside bin/workloads/execs bin/workloads/hostile bin/workloads/meet bin/workloads/conformance bin/tests/shim_drive bin/tests/api_probe_c bin/tests/api_probe_cpp lib/python/gpushare.py)
 
 # The shim's own sources, over a driver that runs nothing, and sanitized.
-$(call gtest,streams_test,$(wildcard tests/intercept/shim/streams/*.cc) tests/support/stepped.cc $(wildcard intercept/shim/streams/*.cc) $(addprefix intercept/shim/graphs/,context_waits.cc exec.cc launches.cc remake.cc))
+$(call gtest,streams_test,$(wildcard tests/intercept/shim/streams/*.cc) tests/support/stepped.cc $(wildcard intercept/shim/streams/*.cc) intercept/shim/driver/bypass.cc $(addprefix intercept/shim/graphs/,context_waits.cc exec.cc launches.cc remake.cc))
 
 # The same with its credit gate.
 $(call gtest,credits_test,$(wildcard tests/intercept/shim/credit/credits_*.cc) intercept/shim/credit/credits.cc intercept/shim/credit/lengths.cc)

@@ -171,24 +171,32 @@ TEST_F(JobsTest, WhatAJobWaitedMakesItsIterationsNoLonger) {
   EXPECT_EQ(work(3000, 299'300ms, 2'000'000'000), 100ms);
   EXPECT_EQ(work(3000, 0s, 1ULL << 62), 100ms);
   EXPECT_EQ(jobs_.all()[0].period, Jobs::kLongestPeriod);
-  EXPECT_EQ(work(3001, 0s, 5'000'000), 5ms) << "nor shorter";
+  EXPECT_EQ(work(3000, 0s, 1), 100ms) << "nor does what it says";
 }
 
-TEST_F(JobsTest, OfIterationsThatAreAnnouncedAgainTheFirstWordCounts) {
-  step({{.process = kOne, .run = 7, .iterations = ended(0)}});
-  const uint64_t id = jobs_.job_of(kOne);
-  jobs_.note_length(id, 1000, 0);
-  jobs_.note_length(id, 100'000, 0);
-  step({{.process = kOne, .run = 7, .iterations = ended(1)}});
-  EXPECT_EQ(jobs_.all()[0].named, 5s);
-  jobs_.note_length(id, 2001, 2001);  // somebody else tells of it
-  step({{.process = kOne, .run = 7, .iterations = ended(1)}});
-  EXPECT_EQ(jobs_.all()[0].named, 10s);
+TEST_F(JobsTest, TheFewestIterationsThatItHasAnnouncedAreKept) {
+  IterationsView said = ended(0);
+  for (const uint64_t expected : {1000, 1'000'000, 10, 500}) {
+    said.expected = expected;
+    step({{.process = kOne, .run = 7, .iterations = said}});
+  }
+  EXPECT_EQ(jobs_.all()[0].expected, 500u);
+  EXPECT_EQ(jobs_.all()[0].fewest_expected, 10u);
+}
+
+TEST_F(JobsTest, WhatItHasWorkedSinceAnIterationEndedIsKnown) {
+  step({{.process = kOne, .run = 7, .used = 1s, .iterations = ended(0)}});
+  jobs_.end_start(jobs_.job_of(kOne));
+  step({{.process = kOne, .run = 7, .used = 3s, .iterations = ended(1)}});
+  EXPECT_EQ(work_since_end(jobs_.all()[0]), 0s);
+  step({{.process = kOne, .run = 7, .used = 5s, .iterations = ended(1)}});
+  EXPECT_EQ(work_since_end(jobs_.all()[0]), 5s);
 }
 
 TEST_F(JobsTest, WhatAnAgentBeforeToldOfAJobGoesOn) {
   jobs_.remember(std::vector<FormerJob>{{.run = 77, .arrived = now_ - 1h, .service = 50min},
-                                        {.process = kThree, .arrived = now_ - 2h, .service = 1s}});
+                                        {.process = kThree, .arrived = now_ - 2h, .service = 1s},
+                                        {.run = 99, .arrived = now_ - 3h, .service = 9s}});
   step({{.process = kOne, .run = 77, .is_late = true, .came = now_, .used = 1s},
         {.process = kTwo, .came = now_},
         {.process = kThree, .is_late = true, .came = now_}});
@@ -198,6 +206,23 @@ TEST_F(JobsTest, WhatAnAgentBeforeToldOfAJobGoesOn) {
   EXPECT_FALSE(jobs_.all()[0].is_whole);
   EXPECT_EQ(jobs_.all()[1].arrived, now_ - 2ms);
   EXPECT_EQ(jobs_.all()[2].arrived, now_ - 2ms - 2h);
+  EXPECT_EQ(worked_on_each(jobs_.all()[2]), 1s) << "its start is over";
+  EXPECT_EQ(jobs_.tell().size(), 3u);
+  // That run has ended, and its number is another one's.
+  living_.insert(99);
+  step({{.process = {200, 1}, .run = 99, .came = now_}});
+  EXPECT_EQ(jobs_.all()[0].service, 0s);
+  now_ += Jobs::kFormer;
+  step({{.process = {201, 1}, .came = now_}});
+  EXPECT_EQ(jobs_.all()[0].service, 0s);
+}
+
+// Its iterations go on from where they were, and what they took is told by those that are seen.
+TEST_F(JobsTest, OfAJobThatWasThereBeforeOnlyWhatIsSeenTellsHowLongAnIterationIs) {
+  jobs_.remember(std::vector<FormerJob>{{.run = 7, .arrived = now_ - 1h, .service = 50min}});
+  step({{.process = kOne, .run = 7, .is_late = true, .iterations = ended(10'000)}});
+  step({{.process = kOne, .run = 7, .used = 2s, .iterations = ended(10'100)}});
+  EXPECT_EQ(work_of_iteration(jobs_.all()[0]), 20ms);
 }
 
 class EndedJobs : public JobsTest {

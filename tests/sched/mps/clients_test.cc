@@ -49,6 +49,23 @@ TEST_F(MpsClientsTest, ClientsThatComeAndGoAreNoIncident) {
   EXPECT_TRUE(step(5s).empty());
 }
 
+// It has ended its context, or has become another program by exec(), which is no client.
+TEST_F(MpsClientsTest, WhomItsServerDoesNotNameAnyMoreIsNoClient) {
+  update(false, {kA, kB});
+  update(false, {kA});
+  EXPECT_TRUE(clients_.contains(kB)) << "one answer may be late";
+  update(false, {kA, kB});
+  update(false, {kA});
+  EXPECT_TRUE(clients_.contains(kB));
+  update(false, {kA});
+  EXPECT_FALSE(clients_.contains(kB));
+  EXPECT_EQ(clients_.count(), 1u);
+  ended_ = {kB};
+  EXPECT_TRUE(step().empty());
+  update(false, {kA, kB});
+  EXPECT_EQ(clients_.count(), 2u);
+}
+
 TEST_F(MpsClientsTest, AFaultIsToldWhenItIsSeenAndWhenAllHaveEnded) {
   update(false, {kA, kB});
   step();

@@ -48,21 +48,27 @@ TEST(Left, WhoExceedsWhatWasSaidOfItIsUnknownFromThenOn) {
   EXPECT_EQ(left_of({.learnt = 10s, .service = 11s}), Left{});
 }
 
-// It announces one iteration more whenever one has ended, or never ends the first.
-TEST(Left, OfIterationsTheFirstWordCounts) {
-  const KnownLength known{.iterations = 1001, .ended = 1000, .period = 10ms, .named = 8s};
-  for (const auto& [service, left] :
-       {std::pair(Nanos(11'999ms), Left{10ms, LeftSource::kAnnounced}), {Nanos(12s), Left{}}}) {
-    KnownLength one = known;
-    one.service = service;
-    EXPECT_EQ(left_of(one), left);
-    one.service += 1s;
-    one.start = 1s;
-    EXPECT_EQ(left_of(one), left) << "a start is no part of it";
-  }
-  EXPECT_EQ(left_of({.iterations = 1, .period = 1ns, .named = 1ns, .service = 1999ms}),
-            (Left{1ns, LeftSource::kAnnounced}));
-  EXPECT_EQ(left_of({.iterations = 1, .period = 1ns, .named = 1ns, .service = 2001ms}), Left{});
+// It announces one iteration more whenever one has ended, or goes on with one for ever.
+TEST(Left, OfIterationsTheFewestThatWereAnnouncedCount) {
+  const KnownLength known{.iterations = 1501, .ended = 1500, .period = 10ms, .fewest = 1000};
+  KnownLength beyond = known;
+  beyond.iterations = 1502;
+  beyond.ended = 1501;
+  EXPECT_EQ(left_of(known), (Left{10ms, LeftSource::kAnnounced}));
+  EXPECT_EQ(left_of(beyond), Left{});
+  EXPECT_EQ(left_of({.iterations = 102, .ended = 101, .period = 10ms, .fewest = 1}),
+            (Left{10ms, LeftSource::kAnnounced}))
+      << "that is no time yet";
+  EXPECT_EQ(left_of({.iterations = 203, .ended = 202, .period = 10ms, .fewest = 1}), Left{});
+}
+
+TEST(Left, OneIterationThatGoesOnAndOnIsNoneOfThose) {
+  const auto after = [](Nanos since_end) {
+    return left_of(
+        {.iterations = 1, .period = 100ms, .since_end = since_end, .service = since_end});
+  };
+  EXPECT_EQ(after(2400ms), (Left{100ms, LeftSource::kAnnounced}));
+  EXPECT_EQ(after(2500ms), Left{});
 }
 
 // Its service includes what its hand-overs have cost.
@@ -105,7 +111,8 @@ TEST(Left, TakesAnyNumbers) {
     const Left left = left_of({.iterations = static_cast<uint64_t>(any()),
                                .ended = static_cast<uint64_t>(any()),
                                .period = Nanos(any()),
-                               .named = Nanos(any()),
+                               .fewest = static_cast<uint64_t>(any()),
+                               .since_end = Nanos(any()),
                                .length = Nanos(any()),
                                .learnt = Nanos(any()),
                                .service = Nanos(any()),
@@ -193,6 +200,17 @@ TEST(LengthHistory, ManyJobsOfOneUserDriveOutTheirOwn) {
   EXPECT_EQ(history.median("a"), 2s);
   EXPECT_EQ(history.median("1999"), 1s);
   EXPECT_EQ(history.median("5"), std::nullopt);
+  EXPECT_EQ(history.all().size(), LengthHistory::kMost);
+}
+
+// Whoever has left a machine leaves it to those who work there today.
+TEST(LengthHistory, WhatIsAMonthOldGoesFirst) {
+  LengthHistory history;
+  for (uint32_t user = 0; user < 64; ++user)
+    for (int i = 0; i < 8; ++i) history.add({.command = "old", .length = 1s, .user = user});
+  for (int i = 0; i < 512; ++i)
+    history.add({.command = "new", .length = 2s, .arrived = 31 * 24h, .user = 1000});
+  EXPECT_EQ(history.all().front().command, "new");
   EXPECT_EQ(history.all().size(), LengthHistory::kMost);
 }
 

@@ -38,6 +38,10 @@ TEST_F(ShimLinkTest, WhoHasBegunToLaunchTakesTurnsBeforeItsServerHasNamedIt) {
   step();
   EXPECT_EQ(other.slot()->credit.tells, 1u);
   EXPECT_TRUE(is_closed());
+  // It is frozen, and waits for its work all the while.
+  link_->takes_freeze(other.id(), FreezeReason::kUser);
+  link_->finish(clock_.now());
+  EXPECT_FALSE(is_closed()) << "nobody stands still for one that does";
 }
 
 TEST_F(ShimLinkTest, APlanHoldsAProcessAtAnIterationAndLetsItGo) {

@@ -72,7 +72,11 @@ TEST(LeastPartition, WhatDoesNotFitSharesOneSet) {
   std::vector<PlannedSet> many;
   for (uint32_t tenant = 0; tenant < 20; ++tenant) many.push_back({.tenants = {tenant}});
   share_what_does_not_fit(many, 16);
-  EXPECT_EQ(many.size(), 20u) << "none of them asks for more than one group";
+  EXPECT_EQ(many.size(), 16u) << "one without a group would have the whole GPU";
+  std::vector<PlannedSet> unequal{
+      {.tenants = {1}, .groups = 7}, {.tenants = {2}, .groups = 1}, {.tenants = {3}, .groups = 1}};
+  share_what_does_not_fit(unequal, 2);
+  EXPECT_EQ(text_of(unequal), "1:7/1 2+3:2/1") << "the smallest share";
 }
 
 TEST(LeastPartition, NobodyLosesItsShareToWhatAnotherNeeds) {

@@ -6,6 +6,7 @@
 
 #include <map>
 
+#include "sched/step/publisher.h"
 #include "tests/sched/account/lossy_gpu.h"
 #include "tests/sched/support/no_shims.h"
 #include "tests/sched/support/scheduler_rig.h"
@@ -70,6 +71,31 @@ TEST_F(FifoInTheAgent, TheUsersFreezeHoldsAndTheNextOneRunsMeanwhile) {
   EXPECT_GT(rig_.measure(1s)[0], 0.99) << "it is still the one that came first";
 }
 
+// Without what it has had, a job that is nearly done would seem to need all of its length again.
+class JobsOfAFormerAgent : public ::testing::TestWithParam<bool> {};
+
+TEST_P(JobsOfAFormerAgent, KeepWhatTheyHaveHad) {
+  constexpr const char* kSrtf = "[gpu.0]\npolicy = 'srtf'\n";
+  test::SchedulerRig rig;
+  rig.start(true, kSrtf);
+  rig.add_busy("a", {{"length_us", "12000000"}});
+  rig.run_for(8s);
+  rig.add_busy("b", {{"length_us", "5000000"}});
+  rig.run_for(500ms);
+  EXPECT_GT(rig.measure(200ms)[0], 0.99);
+  const bool was_killed = GetParam();  // or has lost its GPUs
+  rig.former_jobs = was_killed ? published_jobs(*rig.region) : rig.scheduler->turns().former_jobs();
+  EXPECT_EQ(rig.former_jobs.size(), 2u);
+  rig.kill();
+  rig.start(true, kSrtf);
+  rig.run_for(1s);
+  EXPECT_GT(rig.measure(200ms)[0], 0.99);
+  EXPECT_LT(rig.record(*rig.programs[0]).job_left_us, 3'000'000u);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, JobsOfAFormerAgent, testing::Values(true, false),
+                         [](const auto& of) { return of.param ? "Killed" : "WithoutGpus"; });
+
 // Programs with the shim whose iterations are announced. Each comes to its boundary 3 ms after it
 // is told to stop, so that a turn does not end in the step that ends it.
 class Iterating : public test::NoShims {
@@ -99,12 +125,51 @@ class Iterating : public test::NoShims {
       told_.try_emplace(hold.process, clock_.now());
   }
 
+  Time now() const { return clock_.now(); }
   std::vector<ProcessId> processes;
 
  private:
   const Clock& clock_;
   std::map<ProcessId, Time> told_;
 };
+
+// Whenever an iteration of 10 ms has ended it says that there will be one more.
+class SaysOneMore : public Iterating {
+ public:
+  using Iterating::Iterating;
+  std::vector<ProcessView> views(uint32_t gpu) const override {
+    std::vector<ProcessView> views = Iterating::views(gpu);
+    if (views.empty()) return views;
+    IterationsView& said = *views[0].iterations;
+    said.ended = static_cast<uint64_t>((now() - first_) / 10ms);
+    said.begun = said.ended + 1;
+    said.expected = said.begun;
+    said.period_ns = 10'000'000;
+    return views;
+  }
+  void begin() { first_ = now(); }
+
+ private:
+  Time first_{};
+};
+
+TEST(TurnsInTheAgent, WhoSaysAgainAndAgainThatItIsNearlyDoneLosesItsPlace) {
+  test::SchedulerRig rig;
+  SaysOneMore shims(rig.clock);
+  rig.shims = &shims;
+  rig.start(true, "[gpu.0]\npolicy = 'srtf'\ngrace_ms = 20\n");
+  shims.processes.push_back(rig.add_busy("a", {}).process);
+  shims.begin();
+  rig.run_for(500ms);
+  EXPECT_EQ(rig.record(*rig.programs[0]).job_left_by,
+            static_cast<uint32_t>(LeftSource::kAnnounced));
+  shims.processes.push_back(rig.add_busy("b", {{"length_us", "2000000"}}).process);
+  rig.run_for(500ms);
+  EXPECT_GT(rig.measure(200ms)[0], 0.9);
+  rig.run_for(3s);
+  EXPECT_GT(rig.measure(200ms)[1], 0.9);
+  EXPECT_EQ(rig.record(*rig.programs[0]).job_left_us, kUnknown64);
+}
 
 // What is published in the step in which a turn ends must not stand until the next one ends.
 TEST(TurnsInTheAgent, RecordsShowWhoHasTheTurn) {
@@ -185,6 +250,7 @@ TEST_F(LearntLengths, TheSecondRunOfACommandIsKnown) {
   start();
   run("/opt/python train.py --epochs 3", 5s);
   ASSERT_EQ(lengths_.all().size(), 1u);
+  EXPECT_EQ(lengths_.all()[0].user, kUser);
   EXPECT_NEAR(static_cast<double>(lengths_.all()[0].length / 1ms), 5000, 50) << "to the last step";
   const ProcessRecord record = seen(begin("python train.py --epochs 3"));
   EXPECT_EQ(record.job_left_by, static_cast<uint32_t>(LeftSource::kLearnt));

@@ -30,6 +30,7 @@ class SchedulerParts {
              const Config& config = Config(every_policy())) {
     Surroundings around{gpu, observer, *region, reader, clock, tenants, shims, mps};
     around.lengths = lengths;
+    around.former_jobs = former_jobs;
     around.make_line = make_line;
     scheduler = std::make_unique<Scheduler>(around, AgentIdentity{}, config);
   }
@@ -43,6 +44,7 @@ class SchedulerParts {
   ShimProcesses* shims = nullptr;
   const MpsServers* mps = nullptr;
   LengthHistory* lengths = nullptr;
+  std::vector<FormerJob> former_jobs;
   MakeDriverLine make_line = driver_lines(DriverCalls::kInStep);
   std::unique_ptr<Scheduler> scheduler;  // last: it uses all of the above
 };

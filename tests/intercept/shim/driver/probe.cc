@@ -392,6 +392,19 @@ Function named(const char* name) {
 }
 
 // Makes two contexts, fails to destroy one twice, destroys one, and launches on in the other.
+// Natively right, as the parent has not initialised the driver.
+void way_fork_contexts(int) {
+  by_dlsym();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    named<void (*)(int)>("gs_answer_contexts")(0);
+    CUcontext context = nullptr;
+    const auto retain = named<CUresult (*)(CUcontext*, CUdevice)>("cuDevicePrimaryCtxRetain");
+    std::_Exit(retain(&context, 0) == CUDA_SUCCESS ? 0 : 1);
+  }
+  expect(status_of(child) == 0, "the child failed");
+}
+
 void way_contexts(int count) {
   const auto answer = named<void (*)(int)>("gs_answer_contexts");
   const auto destroy = named<CUresult (*)(CUcontext)>("cuCtxDestroy_v2");
@@ -521,6 +534,7 @@ const std::map<std::string, std::function<void(int)>> kWays{
     {"threads", way_threads},
     {"racing", way_racing},
     {"fork", way_fork},
+    {"fork-contexts", way_fork_contexts},
     {"dlclose", way_dlclose},
     {"signal", way_signal},
     {"traces", way_traces},

@@ -150,6 +150,13 @@ TEST(Process, ForkAndExecGetSlotsOfTheirOwn) {
     EXPECT_EQ(count, static_cast<uint64_t>(kLaunches * (process.pid == parent ? 2 : 3)));
 }
 
+// Otherwise its first streams would not be known, and so be in no order with what moves.
+TEST(Process, AChildIsKnownBeforeItsFirstContext) {
+  ShimRig rig(kShimGate | kShimPartitions);
+  rig.succeed("shim_probe", {"fork-contexts"});
+  EXPECT_EQ(rig.launches().size(), 2u);
+}
+
 TEST(Process, SignalHandlersMayLaunch) {
   ShimRig rig(kShimGate);
   rig.succeed("shim_probe", {"signal", "100"});

@@ -62,6 +62,7 @@ TEST_F(StreamsTest, WhatIsRefusedInACaptureThatIsInvalidRunsNowhere) {
     ++launches;
     return CUDA_SUCCESS;
   };
+  streams().begin_capture(*use.stream());
   record_answer = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   EXPECT_EQ(use.at_home(launch_there, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES),
             CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);

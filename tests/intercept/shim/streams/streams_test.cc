@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What waits for what when streams move, call by call (streams_rig.h has the rule).
+#include <chrono>
 #include <random>
 #include <thread>
 
+#include "intercept/shim/driver/bypass.h"
 #include "tests/intercept/shim/streams/streams_rig.h"
 
 namespace gpushare::shim {
@@ -59,6 +61,103 @@ TEST_F(StreamsTest, AsManyStreamsAsEverComeOneAfterTheOther) {
 }
 
 // A profiler's callback runs within the calls that the shim makes to the driver.
+// A library of the program reaches the driver past the shim, and so finds all streams at home.
+class BypassTest : public StreamsTest {
+ protected:
+  ~BypassTest() override {
+    is_driver_bypassed = false;
+    the_gpu->is_busy = {};
+  }
+};
+
+TEST_F(BypassTest, AllStreamsGoHomeBehindTheirWorkForGood) {
+  const std::vector<CUstream> all = new_streams();
+  move_to(1);
+  std::vector<size_t> launches;
+  for (const CUstream stream : all) launches.push_back(launch(stream));
+  the_gpu->is_busy = [] { return true; };
+  is_driver_bypassed = true;
+  streams().note_bypass();
+  for (size_t i = 0; i < all.size(); ++i) {
+    const CUstream home = all[i] == kLegacy ? GS_CU_STREAM_LEGACY : all[i];
+    EXPECT_TRUE(the_gpu->before(home).has(launches[i])) << i;
+    Call call(*this, all[i]);
+    call.put();
+    EXPECT_FALSE(call.is_away()) << i;
+  }
+  EXPECT_EQ(broken(), std::vector<std::string>{});
+  EXPECT_EQ(slot_->gpus[0].follows, ShimFollows::kBypassed);
+  streams().before_destroy(reinterpret_cast<CUstream>(uintptr_t{0x7777}));  // one it does not know
+  Call call(*this, all[1]);
+  EXPECT_FALSE(call.is_away());
+}
+
+TEST_F(BypassTest, NoneLeavesHomeIfTheLibraryCameFirst) {
+  is_driver_bypassed = true;
+  start_over();
+  const CUstream stream = new_stream();
+  move_to(1);
+  launch(stream);
+  Call call(*this, stream);
+  EXPECT_FALSE(call.is_away());
+  EXPECT_EQ(slot_->gpus[0].follows, ShimFollows::kBypassed);
+}
+
+TEST_F(StreamsTest, WithoutMemoryForEventsTheHostWaits) {
+  const CUstream blocking = new_stream(), other = new_stream();
+  move_to(1);
+  launch(blocking);
+  launch(other);
+  record_answer = CUDA_ERROR_OUT_OF_MEMORY;
+  int questions = 0;
+  the_gpu->is_busy = [&] { return ++questions % 5 != 0; };
+  launch(kLegacy);
+  launch(other);
+  copy(blocking);
+  launch(blocking);
+  EXPECT_EQ(broken(), std::vector<std::string>{});
+  EXPECT_GT(questions, 5);
+  record_answer = CUDA_SUCCESS;
+  the_gpu->is_busy = {};
+}
+
+// A thread was cancelled in its launch, or a signal handler ends the program in one.
+TEST_F(StreamsTest, AStreamThatIsUsedForEverEndsAllTheSame) {
+  const CUstream stream = new_stream();
+  move_to(1);
+  launch(stream);
+  {
+    Call call(*this, stream);
+    const auto began = std::chrono::steady_clock::now();
+    streams().before_destroy(stream);
+    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(60));
+    call.put();
+    EXPECT_TRUE(call.is_away()) << "its stand-in is there still";
+  }
+  the_gpu->destroy(stream);
+  the_gpu->create_again(stream);
+  streams().on_created(stream);
+  Call call(*this, stream);
+  EXPECT_EQ(call.known(), nullptr) << "its entry is taken";
+}
+
+// Otherwise it would end a capture, or put something in line.
+TEST_F(StreamsTest, WhetherTheLegacyStreamCapturesConcernsNoOrder) {
+  const CUstream blocking = new_stream();
+  move_to(1);
+  launch(kLegacy);
+  launch(blocking);
+  size_t recordings = 0;
+  before_recording = [&](CUstream) { ++recordings; };
+  {
+    const StreamUse use(kLegacy, Flavor::kLegacy, Use::kQuestion);
+  }
+  before_recording = {};
+  EXPECT_EQ(recordings, 0u);
+  launch(kLegacy);
+  EXPECT_EQ(broken(), std::vector<std::string>{});
+}
+
 TEST_F(StreamsTest, ACallbackMayUseTheStreamThatMoves) {
   const CUstream stream = new_stream();
   visit(kThereAndHome, {{stream}});
