@@ -295,6 +295,7 @@ enum CUgraphNodeType : unsigned {
   CU_GRAPH_NODE_TYPE_WAIT_EVENT = 6,
   CU_GRAPH_NODE_TYPE_EVENT_RECORD = 7,
   CU_GRAPH_NODE_TYPE_BATCH_MEM_OP = 12,
+  CU_GRAPH_NODE_TYPE_CONDITIONAL = 13,
 };
 
 enum CUgraphExecUpdateResult : unsigned {

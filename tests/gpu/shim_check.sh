@@ -51,6 +51,18 @@ for seed in 1 2 3 4 5 6; do
   verdict "execs of four threads, moves every 600 us, seed $seed" "$([ $code = 0 ] && echo 1 || echo 0)" "$(echo "$seen" | tail -3 | tr '\n' ' ' | cut -c1-350)"
 done
 
+if [ -z "${GPUSHARE_SIM:-}" ]; then
+  echo "# graphs with conditional nodes, which the driver wants in one context"
+  conditional=$(dirname "$0")/programs/conditional.py
+  for way in captured built; do
+    for groups in 0 6 7fff; do
+      seen=$($drive --features partitions --groups $groups -- python3 "$conditional" $way 2>&1)
+      code=$?
+      verdict "conditional, $way, groups $groups" "$([ $code = 0 ] && echo 1 || echo 0)" "$(echo "$seen" | head -1 | cut -c1-200)"
+    done
+  done
+fi
+
 echo "# streams, events, copies and the legacy stream in order, under random moves"
 for seed in 1 2 3 4; do
   for every in 100 1000; do

@@ -3,6 +3,8 @@
 // gets a kernel or another graph as a node. Part of wrappers.cc.
 #pragma once
 
+#include <cstddef>
+
 #include "intercept/shim/driver/table.h"
 #include "intercept/shim/graphs/graphs.h"
 #include "intercept/shim/iterations/progress.h"
@@ -90,6 +92,17 @@ inline void after_recording(const StreamUse& use, CUevent event) {
   if (all != nullptr && all->is_any_capturing()) all->note_recorded(use.stream(), event);
 }
 
+// CUgraphNodeParams, of a node of CU_GRAPH_NODE_TYPE_CONDITIONAL.
+struct ConditionalNode {
+  CUgraphNodeType type;
+  int reserved[3];
+  uint64_t handle;
+  unsigned kind, size;
+  CUgraph* graphs;  // the driver writes it
+  CUcontext context;
+};
+static_assert(offsetof(ConditionalNode, context) == 40);
+
 // A node is added by hand: cuGraphAddKernelNode, cuGraphAddChildGraphNode, and cuGraphAddNode,
 // whose node parameters begin with the node's type.
 template <int index, class Signature>
@@ -108,12 +121,35 @@ struct GraphNode<index, CUresult(Parameters...)> {
     const auto type = *static_cast<const CUgraphNodeType*>(parameters);
     return type == CU_GRAPH_NODE_TYPE_KERNEL || type == CU_GRAPH_NODE_TYPE_GRAPH;
   }
+  static ConditionalNode* conditional_of(...) { return nullptr; }
+  static ConditionalNode* conditional_of(void* parameters) {
+    auto* const node = static_cast<ConditionalNode*>(parameters);
+    return node != nullptr && node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL ? node : nullptr;
+  }
   static CUresult call(Parameters... arguments) {
     bool is_any = false;
-    ((is_any = is_concerned(arguments)), ...);  // the last parameter decides
-    if (is_any)
-      if (Streams* all = Streams::get()) all->note_built_graph();
-    return real<CUresult (*)(Parameters...)>(index)(arguments...);
+    ConditionalNode* conditional = nullptr;
+    ((is_any = is_concerned(arguments), conditional = conditional_of(arguments)), ...);
+    Streams* const all = Streams::get();  // the last parameter has decided
+    if (is_any && all != nullptr) all->note_built_graph();
+    const auto add = real<CUresult (*)(Parameters...)>(index);
+    if (all == nullptr || conditional == nullptr) return add(arguments...);
+    // The driver also writes into what it is given, so that is not copied.
+    CUcontext const given = conditional->context;
+    conditional->context = all->context_for_condition(given);
+    const CUresult result = add(arguments...);
+    conditional->context = given;
+    return result;
+  }
+};
+
+template <int index, class Signature>
+struct Condition {
+  static CUresult call(uint64_t* handle, CUgraph graph, CUcontext context, unsigned value,
+                       unsigned flags) {
+    if (Streams* all = Streams::get()) context = all->context_for_condition(context);
+    return real<CUresult (*)(uint64_t*, CUgraph, CUcontext, unsigned, unsigned)>(index)(
+        handle, graph, context, value, flags);
   }
 };
 

@@ -57,6 +57,20 @@ void Streams::before_capture(Stream& stream) {
       bring(*each);
 }
 
+CUcontext Streams::context_for_condition(CUcontext given) {
+  const KeepErrno errno_of_the_program;
+  const Inside inside;
+  Device* const device = device_in(given);
+  if (device == nullptr) return given;
+  if (captures_.load(std::memory_order_relaxed) == 0) {
+    device->captures_at.store(1, std::memory_order_relaxed);
+    return given;
+  }
+  const Place place = capture_place(*device);
+  CUcontext const there = place == 0 ? nullptr : context_of(*device, place);
+  return there == nullptr ? given : there;
+}
+
 void Streams::note_recorded(const Stream* stream, CUevent event) {
   if (stream != nullptr && !is_capturing(*stream)) return;
   const KeepErrno errno_of_the_program;

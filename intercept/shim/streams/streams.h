@@ -218,6 +218,11 @@ class Streams {
   // While any stream captures: ends captures of threads' own default streams whose threads have
   // ended, as nobody else can.
   void end_left_captures();
+  // The context of a conditional node and of its handle, of which the program names the primary one
+  // or (null) the current one: that in which the streams of its device capture. Where none does the
+  // graph is built by hand, in the primary context; what it runs may be captured, at home from now
+  // on.
+  CUcontext context_for_condition(CUcontext given);
   bool is_any_capturing() const { return captures_.load(std::memory_order_relaxed) != 0; }
   bool is_capturing(const Stream& stream) const;
   // What the driver would answer to a call of the legacy stream while a blocking stream captures. A

@@ -74,6 +74,26 @@ TEST_F(StreamsTest, WhatIsRefusedInACaptureThatIsInvalidRunsNowhere) {
   EXPECT_EQ(launches, 1);
 }
 
+// The driver refuses a graph whose conditional node is of another context than what it runs.
+TEST_F(StreamsTest, AConditionIsOfTheContextWhereItsGraphIsCaptured) {
+  EXPECT_EQ(streams().context_for_condition(kContext), kContext);
+  const auto other = reinterpret_cast<CUcontext>(uintptr_t{0x999});
+  start_over();
+  const CUstream stream = new_stream(false);
+  visit(kSets, {{stream}});
+  Stream& known = *streams().find(stream, Flavor::kLegacy);
+  streams().before_capture(known);
+  streams().begin_capture(known);
+  EXPECT_EQ(streams().context_for_condition(other), other) << "of the program's own";
+  const CUcontext there = streams().context_for_condition(kContext);
+  EXPECT_NE(there, kContext);
+  EXPECT_EQ(streams().context_for_condition(nullptr), there);
+  streams().end_capture(known);
+  EXPECT_EQ(streams().context_for_condition(kContext), kContext) << "built by hand";
+  streams().before_capture(known);
+  EXPECT_EQ(known.place, 0) << "what it runs is captured in the same context";
+}
+
 // `joining` waits for an event that was recorded in the capture.
 void capture_with(Streams& all, Stream& capturing, Stream& joining) {
   all.before_capture(capturing);
