@@ -9,7 +9,14 @@
 
 namespace gpushare::shim {
 
-// Set once, by calls/deep_bind.cc, and never cleared. Any thread.
+// Set once, by gs_note_deep_bind(), and never cleared. Any thread.
 extern constinit std::atomic<bool> is_driver_bypassed;
+// Called once after it is set, by the thread that loads the library; null: nobody wants to know.
+// Who stores it asks for the flag after that.
+extern constinit std::atomic<void (*)()> when_driver_is_bypassed;
 
 }  // namespace gpushare::shim
+
+// Called by dlopen() of entry.S, before libc's, if the library is to be bound deeply. On the
+// program's thread, which may be in any code but the shim's own.
+extern "C" void gs_note_deep_bind();

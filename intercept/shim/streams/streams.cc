@@ -31,7 +31,13 @@ Streams* Streams::make() {
   made->known_slot_ = process.slot.load(std::memory_order_acquire);
   Streams* there = nullptr;
   if (process.streams.compare_exchange_strong(there, made, std::memory_order_seq_cst)) {
-    // Who sets it after this finds the streams.
+    when_driver_is_bypassed.store(
+        [] {
+          // Not made in a child of fork() that has none of its own yet.
+          if (Streams* all = this_process().streams.load(std::memory_order_acquire))
+            all->note_bypass();
+        },
+        std::memory_order_seq_cst);
     if (is_driver_bypassed.load(std::memory_order_seq_cst)) made->unknown_.fetch_add(kForGood);
     return made;
   }

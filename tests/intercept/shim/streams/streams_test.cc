@@ -76,8 +76,7 @@ TEST_F(BypassTest, AllStreamsGoHomeBehindTheirWorkForGood) {
   std::vector<size_t> launches;
   for (const CUstream stream : all) launches.push_back(launch(stream));
   the_gpu->is_busy = [] { return true; };
-  is_driver_bypassed = true;
-  streams().note_bypass();
+  gs_note_deep_bind();
   for (size_t i = 0; i < all.size(); ++i) {
     const CUstream home = all[i] == kLegacy ? GS_CU_STREAM_LEGACY : all[i];
     EXPECT_TRUE(the_gpu->before(home).has(launches[i])) << i;
@@ -93,7 +92,7 @@ TEST_F(BypassTest, AllStreamsGoHomeBehindTheirWorkForGood) {
 }
 
 TEST_F(BypassTest, NoneLeavesHomeIfTheLibraryCameFirst) {
-  is_driver_bypassed = true;
+  gs_note_deep_bind();
   start_over();
   const CUstream stream = new_stream();
   move_to(1);
