@@ -12,8 +12,10 @@ namespace {
 
 // The last of the ranks of a job is behind the first by no more than this part of their iterations.
 constexpr uint64_t kRankBehind = 10;
-// Of fewer iterations what the job has worked says little.
-constexpr uint64_t kFewest = 8;
+// Of fewer iterations what the job has worked says little; those before so many or so much work say
+// nothing of those that come.
+constexpr uint64_t kFewest = 8, kMany = 64;
+constexpr Nanos kLong = std::chrono::seconds(2);
 
 Nanos bounded(uint64_t period_ns) {
   constexpr auto kMost = static_cast<uint64_t>(Jobs::kLongestPeriod.count());
@@ -51,10 +53,18 @@ Nanos worked_on_each(const Job& job) {
 }
 
 Nanos work_of_iteration(const Job& job) {
-  const uint64_t seen = job.iterations - std::min(job.unseen, job.iterations);
-  const Nanos worked = worked_on_each(job) - job.unseen_work;
+  const uint64_t seen = job.iterations - std::min(job.older.iterations, job.iterations);
+  const Nanos worked = worked_on_each(job) - job.older.worked;
   if (seen < kFewest || worked <= Nanos{}) return job.period;
   return worked / static_cast<int64_t>(seen);
+}
+
+Nanos work_promised(const Job& job) {
+  return std::max(job.kept_word.value_or(Nanos{}) - job.announced, Nanos{});
+}
+
+Nanos work_beyond(const Job& job) {
+  return job.kept_word ? std::max(worked_on_each(job) - *job.kept_word, Nanos{}) : Nanos{};
 }
 
 Nanos work_since_end(const Job& job) {
@@ -73,6 +83,7 @@ std::vector<FormerJob> Jobs::tell() const {
                    .process = key.process,
                    .arrived = known.job.arrived,
                    .service = known.job.service});
+  for (const auto& [key, one] : former_) all.push_back(one);  // that have not come back yet
   return all;
 }
 
@@ -144,14 +155,25 @@ void Jobs::count_iterations(Known& known) {
   known.most = std::max(known.most, most);
   Job& job = known.job;
   const uint64_t before = std::exchange(job.iterations, known.ended_before + known.most);
-  if (!std::exchange(known.has_said, true)) {
-    job.unseen = job.iterations;
-    job.unseen_work = worked_on_each(job);
-  }
-  if (job.iterations != before) job.last_end = worked_on_each(job);
-  if (job.expected > 0)
-    job.fewest_expected =
-        std::min(job.fewest_expected == 0 ? job.expected : job.fewest_expected, job.expected);
+  const Job::Mark now{.iterations = job.iterations, .worked = worked_on_each(job)};
+  if (!std::exchange(known.has_said, true)) job.older = job.newer = now;
+  if (job.iterations != before) job.last_end = now.worked;
+  const uint64_t ended = job.iterations - job.newer.iterations;
+  if (ended >= kMany || (ended >= kFewest && now.worked - job.newer.worked >= kLong))
+    job.older = std::exchange(job.newer, now);
+}
+
+// The fewest iterations that it has announced are believed, and that they take as long as they do.
+void Jobs::believe(Job& job) {
+  if (job.expected == 0) return;
+  const Nanos worked = worked_on_each(job);
+  if (job.fewest_expected == 0) job.announced = worked;
+  if (job.fewest_expected == 0 || job.expected < job.fewest_expected)
+    job.fewest_expected = job.expected;
+  if (job.iterations < job.fewest_expected)
+    job.kept_word.reset();
+  else if (!job.kept_word)
+    job.kept_word = worked;
 }
 
 bool Jobs::is_over(const Key& key, const Known& known, Time now, const HasRun& has_run) {
@@ -174,9 +196,10 @@ void Jobs::end(Time now, const HasRun& has_run) {
     Known& known = at->second;
     if (known.is_present) {
       known.last_seen = now;
-      count_iterations(known);
       known.job.most_gpus =
           std::max(known.job.most_gpus, static_cast<uint32_t>(std::popcount(known.job.gpus)));
+      count_iterations(known);
+      believe(known.job);
       present_.push_back(known.job);
     } else if (is_over(at->first, known, now, has_run)) {
       ended_.push_back(std::move(known.job));

@@ -54,16 +54,23 @@ struct Job {
   bool is_whole = true;        // all of its GPU time was seen
   std::optional<int> status;   // of the process that ended last, as wait(2) gives it; none: unknown
   uint64_t iterations = 0;     // that have ended, of the process that has most
-  uint64_t unseen = 0;         // of these, what had ended when they were first known
-  Nanos unseen_work{};         // and what it had worked by then
-  Nanos last_end{};            // what it had worked when it was last seen that one had ended
-  uint64_t expected = 0;       // iterations that it announces in all; 0: it does not say
+  // What had ended, and what it had worked (worked_on_each()), at two instants: between the older
+  // one and now lie at least 64 iterations or 2 s of work, if it has had so many.
+  struct Mark {
+    uint64_t iterations = 0;
+    Nanos worked{};
+  } older{}, newer{};
+  Nanos last_end{};       // what it had worked when it was last seen that one had ended
+  uint64_t expected = 0;  // iterations that it announces in all; 0: it does not say
   uint64_t memory_bytes = 0;
   // Of an iteration, from begin to begin without its waits at the boundary; at most kLongestPeriod,
   // 0: unknown.
   Nanos period{}, longest{};
-  // The fewest iterations that it has ever announced; 0: it has not.
+  // The fewest iterations that it has ever announced, 0: it has not; what it had worked when it
+  // announced any first, and when so many had ended (none: they have not).
   uint64_t fewest_expected = 0;
+  Nanos announced{};
+  std::optional<Nanos> kept_word;
   ShimPhase phase = ShimPhase::kUnknown;
   Nanos target{};
   bool has_boundary = false;         // iterations of all its processes are known
@@ -77,9 +84,13 @@ Nanos service_on_each(const Job& job);
 Nanos start_on_each(const Job& job);
 // And what it had besides, its own work.
 Nanos worked_on_each(const Job& job);
-// GPU time of one iteration on each of its GPUs, 0: unknown. What it has worked for each, which it
-// cannot lie about; before there are some, its period, in which it may also have waited.
+// GPU time of one iteration on each of its GPUs, 0: unknown. What it has worked for each of the
+// latest; before there are some, its period, in which it may also have waited.
 Nanos work_of_iteration(const Job& job);
+// What the iterations have taken that it has announced, once they have ended, and what it has
+// worked beyond that.
+Nanos work_promised(const Job& job);
+Nanos work_beyond(const Job& job);
 // What it has worked since an iteration was last seen to end.
 Nanos work_since_end(const Job& job);
 // Whether the next run of its command will take as long, as far as that can be known: all of it was
@@ -95,9 +106,10 @@ class Jobs {
   static constexpr Nanos kLongestStart = std::chrono::seconds(2);
   // What a job has received is remembered for so long after its last process has left the GPUs, so
   // that one which comes back is the same job; and where all of it has ended, for so long, in which
-  // the switch log tells of its last kernels.
+  // the switch log and the driver's samples tell of its last kernels (Charging waits 1.5 s for
+  // them).
   static constexpr Nanos kRemembered = std::chrono::seconds(10),
-                         kRememberedEnded = std::chrono::seconds(1);
+                         kRememberedEnded = std::chrono::seconds(2);
 
   // After a pause so long, in which no policy ordered jobs, those that are there have had GPU time
   // that was not seen.
@@ -156,6 +168,7 @@ class Jobs {
   };
   static bool is_over(const Key& key, const Known& known, Time now, const HasRun& has_run);
   static void count_iterations(Known& known);
+  static void believe(Job& job);
 
   uint64_t next_id_ = 1;
   std::map<Key, Known> known_;

@@ -28,9 +28,13 @@ void ClientFiles::note_work(Time now, const ProcessId& process, const Work& work
   if (at == entries_.end()) return;
   Entry& entry = at->second;
   const Work before = std::exchange(entry.work, work);
-  if (!work.waits || before.launches != work.launches) entry.waits_since.reset();
-  if (work.waits && !entry.waits_since) entry.waits_since = now;
-  entry.waited = entry.waits_since ? now - *entry.waits_since : Nanos::zero();
+  if (!work.waits || before.launches != work.launches) {
+    entry.looked.reset();
+    entry.waited = {};
+  }
+  if (!work.waits) return;
+  if (entry.looked && !work.is_held && !before.is_held) entry.waited += now - *entry.looked;
+  entry.looked = now;
 }
 
 void ClientFiles::note_leaving(Time now, const IsThere& is_there) {

@@ -45,6 +45,7 @@ class ClientFiles {
   struct Work {
     uint64_t launches = 0;  // that it has made
     bool waits = false;     // a thread waits for work
+    bool is_held = false;   // and may do so because its launches are held: that is no waiting
     bool is_done = false;   // it has done its work, and ends its contexts now
   };
   void note_work(Time now, const ProcessId& process, const Work& work);
@@ -63,9 +64,9 @@ class ClientFiles {
   struct Entry {
     std::vector<Fd> files;
     Work work;
-    std::optional<Time> waits_since;  // since when it waits and has launched nothing
-    Nanos waited{};                   // so, when it was last looked at
-    std::optional<Time> left;         // when it was last on a GPU, if it is no more
+    std::optional<Time> looked;  // when, if it waited then
+    Nanos waited{};              // without a launch, while it was not held
+    std::optional<Time> left;    // when it was last on a GPU, if it is no more
     bool has_ended = false;
     Time free_at{};  // Time::max(): when no other client is left
   };

@@ -15,7 +15,7 @@ std::string names_of(std::span<const MpsClient> clients) {
   return text;
 }
 
-void MpsClients::update(const ProcessId& process, bool has_fault,
+void MpsClients::update(const ProcessId& process, bool has_fault, bool is_whole,
                         std::span<const ProcessId> clients, const Describe& describe) {
   Server& server = servers_[process];
   if (!has_fault) server.is_told = false;
@@ -26,6 +26,7 @@ void MpsClients::update(const ProcessId& process, bool has_fault,
     if (!is_known) server.entries.push_back({describe(client), std::nullopt, false});
   }
   std::erase_if(server.entries, [&](Entry& entry) {
+    if (!is_whole) return false;
     const bool is_named = std::ranges::find(clients, entry.client.process) != clients.end();
     entry.unnamed = is_named ? 0 : entry.unnamed + 1;
     return !entry.ended && entry.unnamed >= kGone;

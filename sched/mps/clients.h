@@ -57,9 +57,9 @@ class MpsClients {
   using Describe = std::function<MpsClient(const ProcessId&)>;
 
   // Takes what a server said of its state and its clients. `describe` is called once for each new
-  // client.
-  void update(const ProcessId& server, bool has_fault, std::span<const ProcessId> clients,
-              const Describe& describe);
+  // client. `is_whole`: those that it does not name are none of its clients.
+  void update(const ProcessId& server, bool has_fault, bool is_whole,
+              std::span<const ProcessId> clients, const Describe& describe);
 
   // Looks which clients and servers have ended. Returns each incident twice: when it begins and
   // when it is over.

@@ -172,11 +172,16 @@ void MpsLink::ask_next_server() {
 
 void MpsLink::take_clients(const std::string& text) {
   std::vector<ProcessId> clients;
-  for (const pid_t pid : pids_in(text))
-    if (const auto client = host_->bearer(pid)) clients.push_back(*client);
+  // An error line names nobody, and a server with a fault its clients no more.
+  bool is_whole = text.find("ACTIVE") != std::string::npos;
+  for (const pid_t pid : pids_in(text)) {
+    const auto client = host_->bearer(pid);
+    if (client) clients.push_back(*client);
+    is_whole &= client.has_value();
+  }
   for (const ProcessId& client : clients) files_.keep(client);
   const bool has_fault = text.find("FAULT") != std::string::npos;
-  clients_.update(servers_.back(), has_fault, clients, describe_);
+  clients_.update(servers_.back(), has_fault, is_whole && !has_fault, clients, describe_);
   count_ = clients_.count();
 }
 

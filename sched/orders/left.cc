@@ -7,7 +7,8 @@ namespace gpushare {
 namespace {
 
 constexpr int kTolerance = 10;  // a tenth of the length
-constexpr uint64_t kOfIterations = 2, kOfOne = 5;
+constexpr int kOfIterations = 2;
+constexpr uint64_t kOfOne = 5;
 // By so much at least a job passes its length before that counts as false. Who says a length does
 // not count what a program's start takes, which may go on in the first turn.
 constexpr Nanos kOfAWord = std::chrono::seconds(2);
@@ -37,10 +38,9 @@ Left rest(Nanos length, Nanos service, Nanos start, LeftSource source) {
 // seemed to be.
 Left left_of(const KnownLength& known) {
   if (known.iterations > 0 && known.period > Nanos{}) {
-    const uint64_t beyond = known.ended - std::min(known.fewest, known.ended);
-    const bool says_more = known.fewest > 0 && beyond > known.fewest / kOfIterations &&
-                           product(beyond, known.period) >= kOfAWord;
-    const bool stands = known.since_end - kOfAWord >= product(kOfOne, known.period);
+    const bool says_more = known.beyond >= std::max(known.promised / kOfIterations, kOfAWord);
+    const bool stands =
+        known.since_end >= kOfAWord && known.since_end - kOfAWord >= product(kOfOne, known.period);
     if (known.ended >= known.iterations || says_more || stands) return {};
     return {product(known.iterations - known.ended, known.period), LeftSource::kAnnounced};
   }

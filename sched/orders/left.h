@@ -3,9 +3,9 @@
 // by it, or learnt from earlier runs of its command. A job that goes on for a tenth longer than
 // was said of it, and for 2 s at least (100 ms, if it was learnt), is unknown from then on, so that
 // a false word wins nothing but that time. Of iterations that are announced again and again the
-// fewest count, and half as many more; and one that takes five times as long as the others, and 2 s
-// more, makes the job unknown until it has ended. What is taken for the start of its programs is no
-// part of a length. Pure.
+// fewest count, and half as long again, 2 s at least; and one that takes five times as long as the
+// others, and 2 s more, makes the job unknown until it has ended. What is taken for the start of
+// its programs is no part of a length. Pure.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ struct KnownLength {
   uint64_t iterations = 0;        // of the whole job, said or expected; 0: unknown
   uint64_t ended = 0;             // of these
   Nanos period{};                 // GPU time of one, alone; 0: unknown
-  uint64_t fewest = 0;            // the fewest that it has announced; 0: it has not
+  Nanos promised{}, beyond{};     // GPU time of those that it announced, and since they have ended
   Nanos since_end{};              // GPU time since an iteration has ended
   Nanos length{};                 // GPU time of the whole job, said; 0: unknown
   std::optional<Nanos> learnt{};  // the median of the command's finished runs

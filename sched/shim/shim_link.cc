@@ -148,7 +148,8 @@ void ShimLink::read(Time now, const Registry& registry) {
     if (mps_ != nullptr && came_[process].may_be_client && !client.gpus.empty())
       mps_->note_context(now, process,
                          {.launches = client.said.launches,
-                          .waits = client.said.waits > 0 && !is_held(client),
+                          .waits = client.said.waits > 0,
+                          .is_held = is_held(client),
                           .is_done = client.said.is_done});
   }
   if (mps_ != nullptr)

@@ -109,7 +109,7 @@ void GpuPartitions::read(Time now, std::span<const ShimClient> clients) {
       const Nanos quiet = client.lends ? kQuietAtGate : kQuiet;
       const bool has_work =
           own.follows.load(std::memory_order_relaxed) == ShimFollows::kWorkRemains ||
-          client.has_work_in_line;
+          client.has_work_in_line || (client.is_halted && client.said.waits > 0);
       return now - std::max(at, client.last_call) >= (has_work ? kQuietWithWork : quiet);
     });
     if (is_confirmed) sets_.confirm(tenant, assigned);

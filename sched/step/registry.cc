@@ -47,8 +47,9 @@ void Registry::apply(const DriverEvent& event, Source source) {
           free(process, what);
         } else if constexpr (std::is_same_v<What, ControlMade>) {
           note(process, what);
-        } else if constexpr (std::is_same_v<What, DeviceCreated> ||
-                             std::is_same_v<What, GroupCreated> ||
+        } else if constexpr (std::is_same_v<What, DeviceCreated>) {
+          add(process, what, source);
+        } else if constexpr (std::is_same_v<What, GroupCreated> ||
                              std::is_same_v<What, ChannelCreated> ||
                              std::is_same_v<What, MemoryAllocated>) {
           add(process, what);
@@ -92,10 +93,13 @@ void Registry::close(ProcessId process) {
   ++generation_;
 }
 
-// What is on it may be known already: then that was said in another order.
-void Registry::add(Process& process, const DeviceCreated& made) {
+// What is on it may be known already: then that was said in another order. One that is known is on
+// the GPU that it was made on, whatever a program says of it; if it was freed unseen, a search
+// says.
+void Registry::add(Process& process, const DeviceCreated& made, Source source) {
   Client& client = clients_[process.id.pid][made.client];
   const auto [at, is_new] = client.devices.try_emplace(made.device, made.instance);
+  if (!is_new && source == Source::kLive) return;
   if (!is_new && std::exchange(at->second, made.instance) == made.instance) return;
   if (!client.groups.empty() || !client.memory.empty()) rebuild_holders(process);
 }
@@ -103,7 +107,12 @@ void Registry::add(Process& process, const DeviceCreated& made) {
 void Registry::add(Process& process, const GroupCreated& made) {
   const auto [at, is_new] = clients_[process.id.pid][made.client].groups.try_emplace(made.group);
   Group& group = at->second;
-  if (!is_new && group.device == made.device && group.fd == made.fd) return;
+  if (!is_new && group.device == made.device && group.fd == made.fd) {
+    // What another thread has said of its engine while the probe read it a search puts right.
+    if (made.engine != Engine::kGraphics || group.engine == Engine::kGraphics) return;
+    group.engine = Engine::kGraphics;
+    return rebuild_holders(process);
+  }
   // A new group, or a handle that was freed unseen and used again.
   const bool was_shown = !is_new && group.engine == Engine::kGraphics;
   if (!is_new) group = {};

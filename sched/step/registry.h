@@ -121,7 +121,7 @@ class Registry {
   void forget(Process& process, std::span<const DriverEvent> found,
               std::span<const ObjectRef> known);
   const Process* other_owner(const ProcessId& process, uint32_t client) const;
-  void add(Process& process, const DeviceCreated& made);
+  void add(Process& process, const DeviceCreated& made, Source source);
   void add(Process& process, const GroupCreated& made);
   void add(Process& process, const ChannelCreated& made);
   void add(Process& process, const MemoryAllocated& made);

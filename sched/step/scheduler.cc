@@ -455,6 +455,7 @@ void Scheduler::on_change(const Enforcer::Change& change) {
 
 // What is presumed nobody will settle. What was counted is published for the agent that comes.
 void Scheduler::stop() {
+  (void)membership_.sync(outside_.clock.now());  // a tenant may have gone since the last step
   for (auto& [tenant, use] : state_.tenant_use)
     for (size_t gpu = 0; gpu < use.used.size(); ++gpu)
       use.used[gpu] += std::exchange(use.presumed[gpu], Nanos{});

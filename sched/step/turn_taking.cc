@@ -184,7 +184,8 @@ void TurnTaking::estimate() {
         left_of({.iterations = iterations,
                  .ended = job.iterations,
                  .period = work_of_iteration(job),
-                 .fewest = said.iterations != 0 ? 0 : job.fewest_expected,
+                 .promised = work_promised(job),
+                 .beyond = said.iterations != 0 ? Nanos{} : work_beyond(job),
                  .since_end = work_since_end(job),
                  .length = said.length,
                  .learnt = outside_.lengths == nullptr ? std::nullopt

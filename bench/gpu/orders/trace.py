@@ -46,7 +46,7 @@ TURN_MS = 100
 WAYS = {"fifo": ("fifo", True), "srtf": ("srtf", True), "unknown": ("srtf", False), "learnt": ("srtf", False),
         "turns": ("turns", False), "slices": (None, False), "mps": (None, False)}
 MPS_CLIENTS = 48
-LEARNS_S = 40  # until the agent has written what the last job took: it remembers one for 1 s, or 10 s, and writes each 10 s
+LEARNS_S = 40  # until the agent has written what the last job took: it remembers one for 2 s, or 10 s, and writes each 10 s
 COMPARED = 40  # losses of a model, from its first iteration on
 
 

@@ -121,7 +121,10 @@ struct GraphNode<index, CUresult(Parameters...)> {
     const auto type = *static_cast<const CUgraphNodeType*>(parameters);
     return type == CU_GRAPH_NODE_TYPE_KERNEL || type == CU_GRAPH_NODE_TYPE_GRAPH;
   }
-  static ConditionalNode* conditional_of(...) { return nullptr; }
+  template <class Other>
+  static ConditionalNode* conditional_of(const Other&) {
+    return nullptr;
+  }
   static ConditionalNode* conditional_of(void* parameters) {
     auto* const node = static_cast<ConditionalNode*>(parameters);
     return node != nullptr && node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL ? node : nullptr;

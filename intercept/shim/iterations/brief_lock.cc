@@ -3,6 +3,8 @@
 
 #include <sched.h>
 
+#include "intercept/shim/link/backoff.h"
+
 namespace gpushare::shim {
 
 bool BriefLock::try_more() {
@@ -23,7 +25,7 @@ bool BriefLock::try_lock_for_long() {
 }
 
 void BriefLock::lock() {
-  while (!try_lock()) ::sched_yield();
+  for (Backoff wait; !try_lock();) wait.pause();
 }
 
 }  // namespace gpushare::shim

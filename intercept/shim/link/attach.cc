@@ -180,7 +180,8 @@ char* entry_of(const char* name, const char* value) {
 }
 
 // Sets both variables; null: they go. In a new array, which takes the place of the old one at once:
-// other threads of the program may be in getenv(), and setenv() would free the array under them.
+// other threads of the program may be in getenv(), and setenv() would free the array under them. A
+// thread that is in setenv() itself at this moment is not safe from it, nor is what it sets.
 void set_in_environment(const char* pipe) {
   size_t count = 0;
   while (environ != nullptr && environ[count] != nullptr) ++count;

@@ -4,6 +4,7 @@
 // at a time, in 1 ms; a thread that launches in that moment waits as long. Whatever is in the way
 // (captures, contexts of the program's own, work of other threads) leaves it for the next wait. On
 // the thread that has waited, under the device's lock if no thread holds it.
+#include "intercept/shim/driver/bypass.h"
 #include "intercept/shim/driver/in_context.h"
 #include "intercept/shim/link/quiet.h"
 #include "intercept/shim/streams/streams.h"
@@ -24,7 +25,8 @@ void Streams::make_announced(Device& device) {
   const TryLocked locked(device.lock);
   if (!locked.is_held() || device.primary.load(std::memory_order_relaxed) == nullptr ||
       captures_.load(std::memory_order_relaxed) != 0 ||
-      other_contexts_.load(std::memory_order_relaxed) > 0 || is_driver_newer_)
+      other_contexts_.load(std::memory_order_relaxed) > 0 || is_driver_newer_ ||
+      is_driver_bypassed.load(std::memory_order_relaxed))
     return;
   const int gpu = device.gpu;  // once: see is_announced_new()
   const uint64_t now = monotonic_ns();

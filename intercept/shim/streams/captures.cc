@@ -132,8 +132,18 @@ void Streams::end_capture(Stream& stream) {
   CUstreamCaptureStatus status{};
   driver_->cuStreamIsCapturing(stream.physical(), &status);
   if (status == CU_STREAM_CAPTURE_STATUS_NONE &&
-      stream.began_capture.exchange(false, std::memory_order_relaxed))
-    captures_.fetch_sub(1, std::memory_order_relaxed);
+      stream.began_capture.exchange(false, std::memory_order_relaxed) &&
+      captures_.fetch_sub(1, std::memory_order_relaxed) == 1)
+    after_captures();
+}
+
+// A library was bound deeply while something was captured, and nothing could move.
+void Streams::after_captures() {
+  if (unknown_.load(std::memory_order_relaxed) < kForGood) return;
+  const KeepErrno errno_of_the_program;
+  const Inside inside;
+  settle_all();
+  bring_all_home();
 }
 
 // One whose context has ended while it captured may be there still. Threads' own streams have the

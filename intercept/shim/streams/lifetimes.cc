@@ -29,8 +29,7 @@ void Streams::on_created(CUstream handle) {
   unsigned flags = 0;
   Entry* entry = nullptr;
   if (driver_->cuStreamGetFlags(handle, &flags) == CUDA_SUCCESS) entry = add_entry(handle);
-  if (entry == nullptr || entry->stream.is_left_in_use.load(std::memory_order_relaxed))
-    return go_home();
+  if (entry == nullptr || !is_free(entry->stream)) return go_home();
   Stream& stream = entry->stream;
   const bool is_blocking = (flags & CU_STREAM_NON_BLOCKING) == 0;
   if (stream.device != nullptr && stream.device != device) leave_dirty_list(stream);
@@ -87,6 +86,17 @@ void Streams::before_destroy(CUstream handle) {
   take_off_list(stream);
   if (!is_unused) return stream.is_left_in_use.store(true, std::memory_order_relaxed);
   stream.is_taken.store(false, std::memory_order_release);  // pairs with the load in add_entry()
+}
+
+// Of one that had ended while a thread used it: whether that has left it since. Then what it kept
+// goes.
+bool Streams::is_free(Stream& stream) {
+  if (!stream.is_left_in_use.load(std::memory_order_relaxed)) return true;
+  if (stream.users.load(std::memory_order_acquire) != 0) return false;
+  const Locked locked(stream.device->lock);
+  drop_stand_ins(stream);
+  stream.is_left_in_use.store(false, std::memory_order_relaxed);
+  return true;
 }
 
 // Returns false if it is used still after a time in which no call of the driver ends but one that

@@ -308,7 +308,9 @@ class Streams {
   void leave_dirty(Stream& stream);
   void go_home();
   void bring_all_home();
+  void after_captures();
   bool await_users(Stream& stream) const;
+  bool is_free(Stream& stream);
   void forget_unknown();
   void settle_all();
   void find_in_slot(Device& device);

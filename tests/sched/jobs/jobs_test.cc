@@ -184,6 +184,24 @@ TEST_F(JobsTest, TheFewestIterationsThatItHasAnnouncedAreKept) {
   EXPECT_EQ(jobs_.all()[0].fewest_expected, 10u);
 }
 
+// A million empty iterations first, and then one more is announced at a time.
+TEST_F(JobsTest, EmptyIterationsWinNoTime) {
+  IterationsView said = ended(0);
+  const auto pass = [&](uint64_t count, Nanos used) {
+    said.ended = count;
+    said.expected = count + 1;
+    step({{.process = kOne, .run = 7, .used = used, .iterations = said}});
+  };
+  pass(0, 0s);
+  jobs_.end_start(jobs_.job_of(kOne));
+  for (uint64_t i = 0; i <= 1'000'000; i += 100'000) pass(i, 0s);
+  for (uint64_t i = 1; i <= 32; ++i) pass(1'000'000 + i, 500ms);
+  const Job& job = jobs_.all()[0];
+  EXPECT_EQ(work_of_iteration(job), 500ms) << "of the latest";
+  EXPECT_LE(work_promised(job), 500ms);
+  EXPECT_GE(work_beyond(job), 15s);
+}
+
 TEST_F(JobsTest, WhatItHasWorkedSinceAnIterationEndedIsKnown) {
   step({{.process = kOne, .run = 7, .used = 1s, .iterations = ended(0)}});
   jobs_.end_start(jobs_.job_of(kOne));

@@ -139,6 +139,26 @@ TEST_F(ClientFilesTest, WhoHasWaitedForItsKernelIsGivenMoreTime) {
   EXPECT_EQ(host_.kept(kOne), 0u);
 }
 
+// Its cap, a higher priority or a user holds it, for days; what it had waited for before goes on.
+TEST_F(ClientFilesTest, WhoIsHeldWaitsForNoKernelMeanwhile) {
+  for (const ProcessId& process : {kOne, kOther, kThird}) files_.keep(process);
+  const auto pass = [&](const ProcessId& process, Nanos time, bool is_held) {
+    for (const Time until = now_ + time; now_ < until; now_ += 100ms)
+      files_.note_work(now_, process, {.launches = 1, .waits = true, .is_held = is_held});
+    files_.note_work(now_, process, {.launches = 1, .waits = true, .is_held = is_held});
+  };
+  pass(kOne, 1h, true);
+  end(kOne);
+  step_after(ClientFiles::kLeastRest);
+  EXPECT_EQ(host_.kept(kOne), 0u);
+  pass(kOther, 6s, false);
+  pass(kOther, 1h, true);
+  pass(kOther, 6s, false);
+  end(kOther);
+  step_after(1h);
+  EXPECT_EQ(host_.kept(kOther), 2u) << "its kernel may run for ever";
+}
+
 TEST_F(ClientFilesTest, WhoLaunchesOrDoesNotWaitHasNoKernelWithoutEnd) {
   files_.keep(kOne);
   files_.keep(kOther);

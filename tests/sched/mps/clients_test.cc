@@ -16,7 +16,7 @@ constexpr ProcessId kServer{100, 1}, kA{1, 1}, kB{2, 1}, kAlsoA{3, 1};
 class MpsClientsTest : public ::testing::Test {
  protected:
   void update(bool has_fault, std::vector<ProcessId> clients) {
-    clients_.update(kServer, has_fault, clients, [](const ProcessId& process) {
+    clients_.update(kServer, has_fault, is_whole_, clients, [](const ProcessId& process) {
       return MpsClient{process, process.pid == kB.pid ? "b" : "a", "spin"};
     });
   }
@@ -32,6 +32,7 @@ class MpsClientsTest : public ::testing::Test {
 
   Time now_{1000s};
   MpsClients clients_;
+  bool is_whole_ = true;
   std::set<ProcessId> ended_;
 };
 
@@ -55,6 +56,10 @@ TEST_F(MpsClientsTest, WhomItsServerDoesNotNameAnyMoreIsNoClient) {
   update(false, {kA});
   EXPECT_TRUE(clients_.contains(kB)) << "one answer may be late";
   update(false, {kA, kB});
+  is_whole_ = false;
+  for (int i = 0; i < 5; ++i) update(false, {});
+  is_whole_ = true;
+  EXPECT_TRUE(clients_.contains(kB)) << "an answer that says nothing of it";
   update(false, {kA});
   EXPECT_TRUE(clients_.contains(kB));
   update(false, {kA});

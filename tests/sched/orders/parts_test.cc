@@ -49,17 +49,18 @@ TEST(Left, WhoExceedsWhatWasSaidOfItIsUnknownFromThenOn) {
 }
 
 // It announces one iteration more whenever one has ended, or goes on with one for ever.
-TEST(Left, OfIterationsTheFewestThatWereAnnouncedCount) {
-  const KnownLength known{.iterations = 1501, .ended = 1500, .period = 10ms, .fewest = 1000};
-  KnownLength beyond = known;
-  beyond.iterations = 1502;
-  beyond.ended = 1501;
-  EXPECT_EQ(left_of(known), (Left{10ms, LeftSource::kAnnounced}));
-  EXPECT_EQ(left_of(beyond), Left{});
-  EXPECT_EQ(left_of({.iterations = 102, .ended = 101, .period = 10ms, .fewest = 1}),
-            (Left{10ms, LeftSource::kAnnounced}))
-      << "that is no time yet";
-  EXPECT_EQ(left_of({.iterations = 203, .ended = 202, .period = 10ms, .fewest = 1}), Left{});
+TEST(Left, WhoGoesOnBeyondWhatItAnnouncedIsUnknown) {
+  const auto after = [](Nanos promised, Nanos beyond) {
+    return left_of({.iterations = 1001,
+                    .ended = 1000,
+                    .period = 10ms,
+                    .promised = promised,
+                    .beyond = beyond});
+  };
+  EXPECT_EQ(after(10s, 4999ms), (Left{10ms, LeftSource::kAnnounced}));
+  EXPECT_EQ(after(10s, 5s), Left{});
+  EXPECT_EQ(after(10ms, 1999ms), (Left{10ms, LeftSource::kAnnounced})) << "that is no time yet";
+  EXPECT_EQ(after(10ms, 2s), Left{});
 }
 
 TEST(Left, OneIterationThatGoesOnAndOnIsNoneOfThose) {
@@ -111,7 +112,8 @@ TEST(Left, TakesAnyNumbers) {
     const Left left = left_of({.iterations = static_cast<uint64_t>(any()),
                                .ended = static_cast<uint64_t>(any()),
                                .period = Nanos(any()),
-                               .fewest = static_cast<uint64_t>(any()),
+                               .promised = Nanos(any()),
+                               .beyond = Nanos(any()),
                                .since_end = Nanos(any()),
                                .length = Nanos(any()),
                                .learnt = Nanos(any()),

@@ -54,6 +54,23 @@ TEST_F(RegistryTest, FindsTheComputeGroupWithItsChannelsAndMemory) {
   EXPECT_EQ(held.memory_bytes, 16u << 20);
 }
 
+// A second thread writes other arguments before the probe reads them.
+TEST_F(RegistryTest, WhatIsForgedOfAGroupOrADeviceASearchPutsRight) {
+  for (DriverEvent one : program(kProcess, kContext, 1)) {
+    if (auto* group = std::get_if<GroupCreated>(&one.what)) group->engine = Engine::kCopy;
+    registry_.apply(one);
+  }
+  EXPECT_EQ(registry_.holder(kProcess, 0), nullptr);
+  apply(program(kProcess, kContext, 1), Registry::Source::kAttach);
+  EXPECT_EQ(holder(0).groups[0].channels.size(), 8u);
+  registry_.apply(event(kProcess, DeviceCreated{kContext.client, kContext.device, 0}));
+  EXPECT_NE(registry_.holder(kProcess, 0), nullptr) << "it is where it was made";
+  EXPECT_EQ(registry_.holder(kProcess, 1), nullptr);
+  registry_.apply(event(
+      kProcess, GroupCreated{kContext.client, kContext.device, kContext.group, Engine::kCopy, 3}));
+  EXPECT_EQ(holder(0).groups.size(), 1u);
+}
+
 // Any of them may have been freed unseen, and its handle used again.
 TEST_F(RegistryTest, AfterLossesItsChannelsCountAsOthers) {
   apply(program(kProcess, kContext, 1));

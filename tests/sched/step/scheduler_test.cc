@@ -19,6 +19,15 @@ using test::FakeSchedulerRig;
 using test::kPoint;
 using test::SchedulerRig;
 
+TEST(Scheduler, AStopRightAfterATenantWithProgramsIsRemovedUndoesAll) {
+  SchedulerRig rig;
+  rig.run_busy({{"capped", {{"max", "10%"}}}, {"other", {}}}, 1s);
+  while (rig.ledger_entries() == 0) rig.run_for(1ms);
+  ASSERT_TRUE(rig.tenants.remove("capped"));
+  rig.scheduler->stop();
+  EXPECT_EQ(rig.ledger_entries(), 0u);
+}
+
 TEST(Scheduler, AnAgentThatDiedIsCleanedUpAfterByTheNext) {
   SchedulerRig rig;
   rig.run_busy({{"capped", {{"max", "10%"}}}, {"batch", {{"priority", "idle"}}}, {"batch", {}}},

@@ -394,12 +394,13 @@ Function named(const char* name) {
 // Makes two contexts, fails to destroy one twice, destroys one, and launches on in the other.
 // Natively right, as the parent has not initialised the driver.
 void way_fork_contexts(int) {
-  by_dlsym();
+  // Before the fork: to look a function up makes a child known, too.
+  const auto answer = named<void (*)(int)>("gs_answer_contexts");
+  const auto retain = named<CUresult (*)(CUcontext*, CUdevice)>("cuDevicePrimaryCtxRetain");
   const pid_t child = ::fork();
   if (child == 0) {
-    named<void (*)(int)>("gs_answer_contexts")(0);
+    answer(0);
     CUcontext context = nullptr;
-    const auto retain = named<CUresult (*)(CUcontext*, CUdevice)>("cuDevicePrimaryCtxRetain");
     std::_Exit(retain(&context, 0) == CUDA_SUCCESS ? 0 : 1);
   }
   expect(status_of(child) == 0, "the child failed");
