@@ -70,13 +70,13 @@ void Charging::charge_one(const ProcessId& process, uint32_t tenant, uint32_t gp
   }
 }
 
-void Charging::settle(uint32_t gpu, Time now) {
+void Charging::settle(uint32_t gpu, bool takes_turns, Time now) {
   for (const uint32_t slot : outside_.tenants.slots()) {
     if (!outside_.tenants.at(slot)->cap_on(gpu)) continue;
     TokenBucket& bucket = outside_.region.tenants[slot].buckets[gpu];
     const auto owed = owed_.extract({gpu, slot});
     const Nanos used = owed ? owed.mapped().known + owed.mapped().doubt.bounded() : Nanos{};
-    bucket.refill(now - std::max(used, Nanos{}));
+    bucket.refill(takes_turns ? now - std::max(used, Nanos{}) : now);
     bucket.charge(used);
     bucket.refill(now);
   }

@@ -29,11 +29,11 @@ class Charging {
   void charge(const ProcessId& process, uint32_t tenant, uint32_t gpu,
               const Accounting::Charge& charge, std::optional<Time> before = {});
   // All that was used on a GPU until `now` is charged: from now on its buckets have what they have
-  // earned and not spent. A tenant's use is taken to be the last before `now`, and what it earned
-  // in that time is not lost above the burst: it is charged when the log or a sample has told of
-  // it, and a bucket that was full when it began would be overdrawn by all that was earned
-  // meanwhile.
-  void settle(uint32_t gpu, Time now);
+  // earned and not spent. Where jobs take turns a tenant's use is taken to be the last before
+  // `now`, and what it earned in that time is not lost above the burst: no step comes in the middle
+  // of a turn that is as long as a cap's period, and a bucket that was full when it began would be
+  // overdrawn by all that the turn has earned. Under slices steps come more often.
+  void settle(uint32_t gpu, bool takes_turns, Time now);
   // Tenants have changed: of those that have no cap any more nothing is kept.
   void forget_caps();
   // Of programs that have ended, until the switch logs have been read to their ends, and samples

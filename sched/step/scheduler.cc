@@ -242,7 +242,7 @@ Time Scheduler::decide(Time now) {
   Time next = Time::max();
   for_each_gpu([&](uint32_t gpu) { view(gpu, now); });
   for (uint32_t gpu = 0; gpu < gpus; ++gpu)
-    if (!state_.gpu_problems[gpu].empty()) charging_.settle(gpu, now);
+    if (!state_.gpu_problems[gpu].empty()) charging_.settle(gpu, deciders_[gpu].takes_turns, now);
   // Also once after the last policy that orders jobs has gone: who is held is let go.
   const bool has_turns = std::ranges::any_of(deciders_, &Decider::takes_turns) || turns_.has_told();
   if (has_turns) {
@@ -348,7 +348,7 @@ void Scheduler::view(uint32_t gpu, Time now) {
                .memory_bytes = holder.memory_bytes,
                .command_line = member.command_line});
   }
-  charging_.settle(gpu, now);
+  charging_.settle(gpu, deciders_[gpu].takes_turns, now);
   if (outside_.shims != nullptr) views.join(outside_.shims->views(gpu));
   views.add_tenants(gpu, outside_.tenants, outside_.region, outside_.shims);
 }

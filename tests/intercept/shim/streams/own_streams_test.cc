@@ -4,6 +4,7 @@
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
@@ -55,7 +56,9 @@ TEST_F(StreamsTest, TheCaptureOfAThreadThatHasEndedIsOver) {
     move_to(is_away ? 1 : 0);
     launch(stream);
     CUstream there = nullptr;
+    pid_t number = 0;
     std::thread([&] {
+      number = ::gettid();
       launch(GS_CU_STREAM_PER_THREAD);
       Stream& own = *streams().find(GS_CU_STREAM_PER_THREAD, Flavor::kLegacy);
       streams().begin_capture(own);
@@ -63,6 +66,8 @@ TEST_F(StreamsTest, TheCaptureOfAThreadThatHasEndedIsOver) {
       launch(GS_CU_STREAM_PER_THREAD);
       EXPECT_TRUE(streams().is_any_capturing()) << "while it lives";
     }).join();
+    // Who joins it may be told a moment before the kernel has forgotten it.
+    while (::syscall(SYS_tgkill, ::getpid(), number, 0) == 0) std::this_thread::yield();
     ended_capture = nullptr;
     launch(stream);
     EXPECT_FALSE(streams().is_any_capturing());
