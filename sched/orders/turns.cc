@@ -90,6 +90,8 @@ Nanos TurnsPolicy::lead(const JobView& running) const {
   }
   if (next < 0) return turn();
   const double lead = (next - own) * std::max(running.weight, kLeastWeight);
+  // A view of another class than rank() saw may be any distance behind.
+  if (lead <= 0) return Nanos{};
   return lead >= static_cast<double>(turn().count()) ? turn() : Nanos(static_cast<int64_t>(lead));
 }
 
