@@ -77,7 +77,8 @@ struct ChannelsSwitched {
   bool is_freeze = false;
   std::vector<ChannelRef> channels;
 };
-// The process exited, or replaced itself by exec; all its driver objects are gone.
+// The process exited, or replaced itself by exec. Its driver objects are gone unless another
+// process has its descriptors open, which no event tells (docs/limits.md).
 struct ProcessClosed {
   bool by_exec = false;
   std::optional<int> status{};  // of an exit, as wait(2) gives it; none: the source does not know
