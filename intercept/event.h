@@ -77,8 +77,9 @@ struct ChannelsSwitched {
   bool is_freeze = false;
   std::vector<ChannelRef> channels;
 };
-// The process exited, or replaced itself by exec. Its driver objects are gone unless another
-// process has its descriptors open, which no event tells (docs/limits.md).
+// The process exited, or replaced itself by exec. The module says so when the last of its
+// descriptors is closed, so that its driver objects are gone; the probe at once, when another
+// process may have them open still (docs/limits.md).
 struct ProcessClosed {
   bool by_exec = false;
   std::optional<int> status{};  // of an exit, as wait(2) gives it; none: the source does not know

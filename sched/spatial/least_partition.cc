@@ -106,24 +106,20 @@ void share_what_does_not_fit(std::vector<PlannedSet>& sets, uint32_t groups) {
     return std::transform_reduce(sets.begin(), sets.end(), uint32_t{0}, std::plus<>(),
                                  [](const PlannedSet& set) { return set.least; });
   };
-  while (sets.size() > 1 && all() > groups) {
-    const auto first = std::ranges::max_element(sets, {}, &PlannedSet::least);
-    if (first->least == 1) break;
+  // The two that `first_of` names, one after the other.
+  const auto join_two = [&](const auto& first_of) {
+    const auto first = first_of();
     PlannedSet joined = std::move(*first);
     sets.erase(first);
-    const auto second = std::ranges::max_element(sets, {}, &PlannedSet::least);
+    const auto second = first_of();
     join(joined, std::move(*second), groups);
     *second = std::move(joined);
-  }
+  };
+  const auto most = [&] { return std::ranges::max_element(sets, {}, &PlannedSet::least); };
+  const auto smallest = [&] { return std::ranges::min_element(sets, {}, &PlannedSet::groups); };
+  while (sets.size() > 1 && all() > groups && most()->least > 1) join_two(most);
   // One that gets no group would have the whole GPU.
-  while (sets.size() > std::max(groups, 1U)) {
-    const auto first = std::ranges::min_element(sets, {}, &PlannedSet::groups);
-    PlannedSet joined = std::move(*first);
-    sets.erase(first);
-    const auto second = std::ranges::min_element(sets, {}, &PlannedSet::groups);
-    join(joined, std::move(*second), groups);
-    *second = std::move(joined);
-  }
+  while (sets.size() > std::max(groups, 1U)) join_two(smallest);
 }
 
 }  // namespace gpushare

@@ -8,6 +8,7 @@ and started again; in a tenant that is frozen then; and without an agent, while 
 when it is asked on the child's descriptors. Of each second: which part of it the work had. The status is 0 if the cap
 and the freezes held, which they do not yet (docs/limits.md). It needs root, and a GPU that nothing else uses.
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -56,11 +57,12 @@ def with_agent(options, begin):
 
 def main():
     options = rig.parser(__doc__).parse_args()
-    build, started = options.build, []
+    build = options.build
+    beside = contextlib.ExitStack()  # what runs beside the work until its way has ended
 
     def other(agent):
         words = [build / "bin/workloads/spin", "--seconds", 100]
-        started.append(rig.Program(agent.command("other", words, shim=False)))
+        beside.enter_context(rig.Program(agent.command("other", words, shim=False)))
 
     def kill(agent):
         os.kill(agent.status()["agent"]["pid"], signal.SIGKILL)
@@ -68,25 +70,21 @@ def main():
     def freeze_from_outside(session):
         child = subprocess.run(["pgrep", "-n", "-s", str(session)], capture_output=True, text=True, check=True).stdout
         words = [build / "bin/attacks/foreign_control", "--victim", child.strip(), "--hold-ms", 3000]
-        started.append(rig.Program(words))
+        beside.enter_context(rig.Program(words))
 
     rows = []
     ways = {"alone": lambda _: None, "beside another": other, "agent killed": kill,
             "frozen": lambda agent: agent.ask("freeze", "capped")}
-    try:
-        for name, begin in ways.items():
+    for name, begin in ways.items():
+        with beside:
             row = {"way": name, **with_agent(options, begin)}
-            # The first second after a change is left out.
-            row["is_held"] = max(row["after"][1:]) <= (0 if name == "frozen" else MOST)
-            rows.append(row)
-            print(json.dumps(row), flush=True)
-            while started:
-                started.pop().__exit__()
+        # The first second after a change is left out.
+        row["is_held"] = max(row["after"][1:]) <= (0 if name == "frozen" else MOST)
+        rows.append(row)
+        print(json.dumps(row), flush=True)
+    with beside:
         rows.append({"way": "no agent, channels frozen", **play([build / "bin/attacks/outlived"], freeze_from_outside)})
-        print(json.dumps(rows[-1]), flush=True)
-    finally:
-        while started:
-            started.pop().__exit__()
+    print(json.dumps(rows[-1]), flush=True)
     held = all(row.get("is_held", True) for row in rows)
     Record(options.out).write({**origin(commit=options.commit), "cap": "10%", "rows": rows, "is_held": held})
     return 0 if held else 1

@@ -6,8 +6,8 @@
  *
  * dlsym, dlvsym and dlopen are here because the real ones find out from the return address which
  * library calls them (for RTLD_NEXT and RTLD_DEFAULT, and for where to look): they go on by a jump,
- * dlsym and dlvsym if the name is not hooked, which leaves that address where it was. No function of hooks.def takes floating point, so the vector
- * registers are not saved.
+ * dlsym and dlvsym if the name is not hooked, which leaves that address where it was. No function of
+ * hooks.def takes floating point, so the vector registers are not saved.
  */
 #ifndef __x86_64__
 #error "the shim's entry points are written for x86-64"
@@ -90,8 +90,38 @@ gs_trampolines_end:
         .size gs_targets, . - gs_targets
         .popsection
 
-/* The arguments are handle, name, and for dlvsym the version. `real` holds the real function once it
- * was found. */
+        /* Calls a function of ours and keeps the arguments of the call that we are in, of which there
+         * are three at most. */
+        .macro gs_call_within function
+        pushq %rdi
+        pushq %rsi
+        pushq %rdx
+        .cfi_adjust_cfa_offset 24
+        call \function
+        popq %rdx
+        popq %rsi
+        popq %rdi
+        .cfi_adjust_cfa_offset -24
+        .endm
+
+        /* Goes on in libc's function, and ends ours. `real` holds it once `find` has found it. */
+        .macro gs_go_on symbol real find
+        movq \real(%rip), %rax
+        testq %rax, %rax
+        jz .Lfind\@
+        jmp *%rax
+.Lfind\@:
+        gs_call_within \find
+        testq %rax, %rax
+        jz .Lnone\@
+        jmp *%rax
+.Lnone\@:
+        ret
+        .cfi_endproc
+        .size \symbol, . - \symbol
+        .endm
+
+        /* The arguments are handle, name, and for dlvsym the version. */
         .macro gs_lookup symbol real find hooked
         gs_function \symbol
         cmpq $-1, %rdi /* RTLD_NEXT */
@@ -115,64 +145,16 @@ gs_trampolines_end:
         testl %eax, %eax
         jnz \hooked
 .Lother\@:
-        movq \real(%rip), %rax
-        testq %rax, %rax
-        jz .Lfind\@
-        jmp *%rax
-.Lfind\@:
-        pushq %rdi
-        pushq %rsi
-        pushq %rdx
-        .cfi_adjust_cfa_offset 24
-        call \find
-        popq %rdx
-        popq %rsi
-        popq %rdi
-        .cfi_adjust_cfa_offset -24
-        testq %rax, %rax
-        jz .Lnone\@
-        jmp *%rax
-.Lnone\@:
-        ret
-        .cfi_endproc
-        .size \symbol, . - \symbol
+        gs_go_on \symbol, \real, \find
         .endm
 
         /* Libc's looks for the library as the one asks for that calls it. RTLD_DEEPBIND is 8. */
         gs_function dlopen
         testl $8, %esi
         jz .Lopen
-        pushq %rdi
-        pushq %rsi
-        pushq %rdx
-        .cfi_adjust_cfa_offset 24
-        call gs_note_deep_bind
-        popq %rdx
-        popq %rsi
-        popq %rdi
-        .cfi_adjust_cfa_offset -24
+        gs_call_within gs_note_deep_bind
 .Lopen:
-        movq gs_real_dlopen(%rip), %rax
-        testq %rax, %rax
-        jz .Lfind_open
-        jmp *%rax
-.Lfind_open:
-        pushq %rdi
-        pushq %rsi
-        pushq %rdx
-        .cfi_adjust_cfa_offset 24
-        call gs_find_dlopen
-        popq %rdx
-        popq %rsi
-        popq %rdi
-        .cfi_adjust_cfa_offset -24
-        testq %rax, %rax
-        jz .Lno_open
-        jmp *%rax
-.Lno_open:
-        ret
-        .cfi_endproc
-        .size dlopen, . - dlopen
+        gs_go_on dlopen, gs_real_dlopen, gs_find_dlopen
 
         gs_lookup dlsym, gs_real_dlsym, gs_find_dlsym, gs_dlsym_hooked
         gs_lookup dlvsym, gs_real_dlvsym, gs_find_dlvsym, gs_dlvsym_hooked

@@ -142,7 +142,6 @@ void Streams::after_captures() {
   if (unknown_.load(std::memory_order_relaxed) < kForGood) return;
   const KeepErrno errno_of_the_program;
   const Inside inside;
-  settle_all();
   bring_all_home();
 }
 

@@ -132,12 +132,13 @@ void Streams::note_bypass() {
   unknown_.fetch_add(kForGood, std::memory_order_seq_cst);
   if (Inside::is_any()) return;
   const Inside inside;
-  settle_all();
   bring_all_home();
 }
 
-// Also those with work. A thread's own default stream its thread alone can name.
+// Also those with work, for which settle_all() does not wait. A thread's own default stream its
+// thread alone can name.
 void Streams::bring_all_home() {
+  settle_all();
   if (captures_.load(std::memory_order_relaxed) != 0) return;
   const AllowedInCaptures allowed(*driver_);
   for (int i = device_count_.load(std::memory_order_acquire); i-- > 0;) {

@@ -162,11 +162,11 @@ void Streams::settle(Device& device) {
   const bool is_refused = device.partitions.find(followed) != target;
   set_concern(device, kStreamLate, is_late);
   set_concern(device, kAtHome, target == 0 && followed != 0);
-  if (unknown_.load(std::memory_order_relaxed) != 0 && followed != 0 && device.gpu >= 0)
-    slot().gpus[device.gpu].applied.store(0, std::memory_order_relaxed);
-  if (unknown_.load(std::memory_order_relaxed) != 0 && followed != 0)
+  if (unknown_.load(std::memory_order_relaxed) != 0 && followed != 0) {
+    if (device.gpu >= 0) slot().gpus[device.gpu].applied.store(0, std::memory_order_relaxed);
     say(device, is_driver_bypassed.load(std::memory_order_relaxed) ? ShimFollows::kBypassed
                                                                    : ShimFollows::kTooManyStreams);
+  }
   if (is_refused) return;
   say(device, is_late ? ShimFollows::kWorkRemains : ShimFollows::kFollows);
   const int gpu = device.gpu;

@@ -155,6 +155,15 @@ class StreamsTest : public testing::Test {
     launch(new_stream());
     EXPECT_EQ(slot_->gpus[0].applied, 1u);
   }
+  // Begins anew: a stream that is to be in a partition stays at home, and the slot says why.
+  void expect_none_leaves(ShimFollows why) {
+    start_over();
+    const CUstream stream = new_stream();
+    move_to(1);
+    launch(stream);
+    EXPECT_FALSE(Call(*this, stream).is_away());
+    EXPECT_EQ(slot_->gpus[0].follows, why);
+  }
   size_t copy(CUstream stream) {
     Call call(*this, stream, Use::kOperation);
     call.put_at_home();
