@@ -17,7 +17,7 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(1, str(HERE.parents[1] / "bench"))
+sys.path.insert(1, str(HERE.parents[1]))
 import rig
 from record import Record, origin
 
