@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // DriverEvent: what was observed at the driver's boundary, in the same form from every source: the
 // eBPF probe, the kernel module, the search for objects of programs that run already (Gpu::attach)
-// and the simulated GPU. sched/step/registry is the only reader. Events are plain values; those of
-// one process arrive in the order in which the driver answered its calls.
+// and the simulated GPU. sched/registry/registry is the only reader. Events are plain values; those
+// of one process arrive in the order in which the driver answered its calls.
 #pragma once
 
 #include <cstdint>

@@ -5,8 +5,8 @@
 // does (0.6 ms for a freeze of one program, driver-facts section 3; much longer while others hold
 // the driver's lock). Threads: freeze(), thaw(), set_slice(), slice(), hardware_group() and
 // searches for different processes may be called from several at once, and so may open(),
-// read_switches() and utilisation() for different GPUs; the others come from one thread, and may
-// meet them.
+// read_switches(), utilisation() and pids_on() for different GPUs; the others come from one thread,
+// and may meet them.
 #pragma once
 
 #include <cstdint>
@@ -156,8 +156,9 @@ class Gpu {
   virtual Result<> thaw(uint32_t gpu, std::span<const ChannelRef> channels) = 0;
 
   // Set and read the time slice of one channel group. `slice` is at least 1 us; a group with 1 us
-  // gets only the time that no other wants. Error no_such_process when the owner is gone,
-  // operation_not_permitted when the driver refuses.
+  // gets only the time that no other wants. Error no_such_process when the owner is gone, and with
+  // it every process in which a search has found its client; operation_not_permitted when the
+  // driver refuses.
   virtual Result<> set_slice(const GroupRef& group, Micros slice) = 0;
   virtual Result<Micros> slice(const GroupRef& group) = 0;
   // The hardware's number of the group, which is unique on its GPU. Clients of one MPS server hold
@@ -192,6 +193,12 @@ class Gpu {
   // takes as long as reading all of /proc does; the second one is for the agent.
   virtual Result<std::vector<pid_t>> users() const = 0;
   virtual std::unique_ptr<UserSearch> find_users() const { return users_at_once(users()); }
+  // The processes that have something on this GPU by the driver's own word, also those that have
+  // ended while another process holds their descriptors: by the pids that they had. Error
+  // not_supported: this driver does not tell; others: it cannot be said now.
+  virtual Result<std::vector<pid_t>> pids_on(uint32_t) {
+    return make_error(std::errc::not_supported, "list who is on a GPU");
+  }
 };
 
 }  // namespace gpushare

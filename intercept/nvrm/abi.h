@@ -263,6 +263,18 @@ struct gs_gid_info {
   gs_u32 index, flags, length;
   gs_u8 data[256];
 };
+/* The processes whose clients have an object of this class on the GPU, by the pids that made the
+ * clients: as the caller's pid namespace numbers them, or did while they lived. Without any
+ * privilege. */
+#define GS_CTRL_GPU_GET_PIDS 0x2080018Du
+#define GS_GPU_PIDS_MAX 950
+#define GS_GPU_PIDS_BY_CLASS 0u
+struct gs_gpu_pids {
+  gs_u32 type, id; /* GS_GPU_PIDS_BY_CLASS and the class */
+  gs_u32 count;
+  gs_u32 pids[GS_GPU_PIDS_MAX];
+};
+
 #define GS_CTRL_GPU_GET_ID 0x20800142u
 struct gs_gpu_id {
   gs_u32 gpu_id;

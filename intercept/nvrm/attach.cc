@@ -304,6 +304,9 @@ class Search final : public ObjectSearch {
     auto files = control_files(ours_.driver(), process_);
     if (!files) return std::unexpected(files.error());
     files_ = std::move(*files);
+    // One that has ended, and is not reaped, has no descriptors either, which proves nothing.
+    if (files_.empty() && ours_.driver().life(process_) != Life::kAlive)
+      return make_error(std::errc::no_such_process, "look for objects");
     if (files_.empty()) return {};
     const auto newest = newest_client(ours_.driver());
     if (!newest) return std::unexpected(newest.error());

@@ -8,6 +8,7 @@
 // process.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -44,6 +45,17 @@ class Learnt {
     if (files_.size() >= kMost) files_.clear();  // that one has ended is not told here
     files_[process] = std::move(files);
   }
+  // Some of the processes in which this client was found, each with its descriptor.
+  std::vector<std::pair<ProcessId, int>> holders(uint32_t client) const {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::pair<ProcessId, int>> found;
+    for (const auto& [process, files] : files_)
+      for (const auto& [number, file] : files)
+        if (found.size() < kMostHolders &&
+            std::ranges::find(file.clients, client) != file.clients.end())
+          found.emplace_back(process, number);
+    return found;
+  }
   void forget(const ProcessId& process) {
     const std::lock_guard lock(mutex_);
     files_.erase(process);
@@ -51,6 +63,7 @@ class Learnt {
 
  private:
   static constexpr std::size_t kMost = 4096;  // processes
+  static constexpr std::size_t kMostHolders = 16;
   mutable std::mutex mutex_;
   std::map<ProcessId, LearntFiles> files_;
 };

@@ -13,6 +13,7 @@
 #include "intercept/event.h"
 #include "shmctl/base/error.h"
 #include "shmctl/base/fd.h"
+#include "shmctl/base/proc_stat.h"
 
 namespace gpushare::nvrm {
 
@@ -45,6 +46,7 @@ class Driver {
     std::optional<long> next;  // the place to go on at; nullopt: that was all
   };
   virtual Result<Look> look_for_control_fd(pid_t pid, long place, size_t most) = 0;
+  virtual Life life(const ProcessId& process) { return life_of(process); }
   // All processes of the machine. Errors: as control_fds().
   virtual Result<std::vector<pid_t>> processes() = 0;
 };

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "intercept/nvrm/rm_gpu.h"
 
+#include <algorithm>
 #include <array>
+#include <functional>
 #include <mutex>
 #include <optional>
 
@@ -137,12 +139,16 @@ class RmGpu final : public Gpu {
     if (auto allowed = check_allowed(support_.can_set_slice); !allowed) return allowed;
     if (slice < Micros(1))
       return make_error(std::errc::invalid_argument, "set time slice", "at least 1 us");
-    return set_group_slice(client_, group, slice);
+    return through_holders<Result<>>(
+        group, [&](const GroupRef& ref) { return set_group_slice(client_, ref, slice); });
   }
-  Result<Micros> slice(const GroupRef& group) override { return group_slice(client_, group); }
-
+  Result<Micros> slice(const GroupRef& group) override {
+    return through_holders<Result<Micros>>(
+        group, [&](const GroupRef& ref) { return group_slice(client_, ref); });
+  }
   Result<uint32_t> hardware_group(const GroupRef& group) override {
-    return group_number(client_, group);
+    return through_holders<Result<uint32_t>>(
+        group, [&](const GroupRef& ref) { return group_number(client_, ref); });
   }
   Result<> stop(const ProcessId& process) override { return stop_process(process); }
   Result<> resume(const ProcessId& process) override { return resume_process(process); }
@@ -189,6 +195,22 @@ class RmGpu final : public Gpu {
   std::unique_ptr<UserSearch> find_users() const override {
     return std::make_unique<Users>(client_.driver());
   }
+  Result<std::vector<pid_t>> pids_on(uint32_t gpu) override {
+    if (gpu >= infos_.size() || !client_.is_open(gpu))
+      return make_error(std::errc::no_such_device, "list who is on a GPU", std::to_string(gpu));
+    gs_gpu_pids params{};
+    params.type = GS_GPU_PIDS_BY_CLASS;
+    params.id = GS_CLASS_SUBDEVICE;
+    if (auto done =
+            client_.subdevice_control(gpu, GS_CTRL_GPU_GET_PIDS, params, "list who is on a GPU");
+        !done)
+      return std::unexpected(done.error());
+    std::vector<pid_t> pids;
+    for (const uint32_t pid :
+         std::span(params.pids).first(std::min<uint32_t>(params.count, GS_GPU_PIDS_MAX)))
+      pids.push_back(static_cast<pid_t>(pid));
+    return pids;
+  }
 
  private:
   // What one GPU has besides its client.
@@ -201,6 +223,19 @@ class RmGpu final : public Gpu {
     if (!is_allowed)
       return make_error(std::errc::operation_not_permitted, "control a GPU", support_.reason);
     return {};
+  }
+  // Asks on the owner's descriptor; when the owner has ended, on those that others have of it.
+  template <class Answer>
+  Answer through_holders(const GroupRef& group,
+                         const std::function<Answer(const GroupRef&)>& ask) const {
+    Answer answer = ask(group);
+    if (answer || !is_gone(answer.error())) return answer;
+    for (const auto& [process, fd] : learnt_.holders(group.client)) {
+      if (process == group.process) continue;
+      Answer other = ask({process, fd, group.client, group.group});
+      if (other || !is_gone(other.error())) return other;
+    }
+    return answer;
   }
   // Opens the GPU if it is not open: for recovery the first call is early enough.
   Result<> check_control(uint32_t gpu, bool is_allowed) {

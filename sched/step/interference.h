@@ -20,7 +20,7 @@
 #include "intercept/gpu.h"
 #include "sched/enforce/enforcer.h"
 #include "sched/enforce/standstill.h"
-#include "sched/step/registry.h"
+#include "sched/registry/registry.h"
 #include "shmctl/base/clock.h"
 #include "shmctl/base/user_budget.h"
 

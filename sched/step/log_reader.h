@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "sched/enforce/driver_line.h"
-#include "sched/step/late_attach.h"
+#include "sched/registry/late_attach.h"
 #include "sched/step/state.h"
 #include "sched/step/surroundings.h"
 #include "shmctl/program/backoff.h"

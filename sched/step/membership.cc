@@ -19,8 +19,10 @@ constexpr int kMostLooks = 10;
 
 }  // namespace
 
-Membership::Membership(State& state, Region& region, const ProcReader& processes)
+Membership::Membership(State& state, Region& region, const ProcReader& processes,
+                       std::span<const FormerProcess> former)
     : state_(state), region_(region), processes_(processes) {
+  for (const FormerProcess& one : former) former_[one.process] = one;
   state_.tenants.leave_all_gpus();
   for (uint32_t slot = kMaxProcesses; slot-- > 0;) {
     free_slots_.push_back(slot);
@@ -73,6 +75,7 @@ void Membership::meet(const Process& process) {
 
 void Membership::place(const Process& process) {
   ProcessIdentity identity = identity_of(process.id, processes_);
+  if (process.ended) recall(process, identity);
   if (identity.command.empty()) identity.command = process.command;  // it has just ended
   if (process.uid && identity.uid != *process.uid) {  // it has made itself another since
     identity.uid = *process.uid;
@@ -88,6 +91,20 @@ void Membership::place(const Process& process) {
   met.cgroup = identity.cgroup_path;
   met.is_named = identity.is_whole;
   state_.tenants.add_process(std::move(identity));
+}
+
+// One that had ended before this agent saw it: it is what it was for the one before.
+void Membership::recall(const Process& process, ProcessIdentity& identity) {
+  const auto former = former_.find(process.id);
+  if (former == former_.end() || !identity.command_line.empty()) return;
+  const FormerProcess& was = former->second;
+  identity.uid = was.user;
+  identity.user = processes_.user_name(was.user).value_or("");
+  identity.command = was.command;
+  identity.command_line = was.command_line;
+  if (const auto attached = state_.tenants.attach(process.id, was.tenant); !attached)
+    log_warning("process {}, which has ended, was in {}: {}", process.id.pid, was.tenant,
+                attached.error().message());
 }
 
 // The name service has said who its user is, and who has made the namespaces that it is in, and a
@@ -184,7 +201,7 @@ void Membership::open_account(const Holder& holder, Time now) {
   accounting.succeed(pid, *earlier->succeeded, now);
 }
 
-void Membership::reap() {
+void Membership::reap(Time now) {
   // What a program did alone is known, and published, before its tenant may go with it.
   end_the_dead(state_.tenants, processes_, [this](const ProcessId& process) {
     return std::ranges::any_of(state_.departed,
@@ -193,7 +210,7 @@ void Membership::reap() {
   std::vector<ProcessId> ended;
   for (const auto& [pid, process] : state_.registry.processes())
     if (processes_.has_ended(process.id)) ended.push_back(process.id);
-  for (const ProcessId& process : ended) state_.registry.close(process);
+  for (const ProcessId& process : ended) state_.registry.end(process, now);
 }
 
 }  // namespace gpushare

@@ -6,23 +6,28 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "sched/step/state.h"
+#include "sched/step/surroundings.h"
 #include "sched/tenants/proc_reader.h"
 
 namespace gpushare {
 
 class Membership {
  public:
-  Membership(State& state, Region& region, const ProcReader& processes);
+  // `former`: of a scheduler before. Of those that have ended since nothing else tells whose they
+  // were.
+  Membership(State& state, Region& region, const ProcReader& processes,
+             std::span<const FormerProcess> former);
 
   // Members come and go with their holders, tenants of members are looked up again. True if
   // anything changed.
   bool sync(Time now);
   // Ends what ended unseen: attached processes that are on no GPU and were never reported. Reads
   // /proc, so once a second.
-  void reap();
+  void reap(Time now);
   // Looks again at the processes whose user's name, container or command line was not known in
   // time: a rule may name it, and people look for it. Also once a second.
   void look_again();
@@ -40,6 +45,7 @@ class Membership {
   bool is_known_by_name(const Met& met) const;
   void meet(const Process& process);
   void place(const Process& process);
+  void recall(const Process& process, ProcessIdentity& identity);
   void add(const Holder& holder, Time now);
   void open_account(const Holder& holder, Time now);
   void remove(const MemberKey& key, const Member& member, Time now);
@@ -47,6 +53,7 @@ class Membership {
   State& state_;
   Region& region_;
   const ProcReader& processes_;
+  std::map<ProcessId, FormerProcess> former_;
   std::vector<uint32_t> free_slots_;  // the last is taken next: the lowest
   std::map<ProcessId, Met> met_;
   uint64_t registry_seen_ = 0, tenants_seen_ = 0;

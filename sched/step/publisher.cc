@@ -2,6 +2,7 @@
 #include "sched/step/publisher.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +10,7 @@
 #include <cstring>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,6 +28,22 @@ void put(char (&field)[N], std::string_view text) {
   const std::size_t length = std::min(text.size(), N - 1);
   std::ranges::copy(text.substr(0, length), field);
   std::fill(field + length, field + N, '\0');
+}
+
+template <std::size_t N>
+std::string text_of(const char (&field)[N]) {
+  return {field, ::strnlen(field, N)};
+}
+
+// The handles of a few of its clients: a CUDA program has one.
+void put_clients(ProcessRecord& record, const Holder& holder) {
+  auto* place = std::begin(record.clients);
+  for (const ComputeGroup& group : holder.groups) {
+    const std::span<uint32_t> put(std::begin(record.clients), place);
+    if (std::ranges::find(put, group.ref.client) != put.end()) continue;
+    if (place == std::end(record.clients)) return;
+    *place++ = group.ref.client;
+  }
 }
 
 uint32_t permille(double share) {
@@ -78,6 +96,14 @@ std::optional<std::string> problem_of(const State& state, Time now) {
                      std::chrono::floor<std::chrono::seconds>(now - since).count());
 }
 
+// Who ends it is whoever ends these, too.
+std::string note_of_heirs(const Process& process) {
+  if (process.heirs.empty())
+    return "has ended; another process holds its files of the driver, so its work goes on";
+  return fmt::format("has ended; its work goes on until {} end{}", fmt::join(process.heirs, ", "),
+                     process.heirs.size() == 1 ? "s" : "");
+}
+
 // A sum of shares some of which may be unknown: it is known as soon as one of them is.
 void add_share(uint32_t& sum, double share) {
   if (share < 0) return;
@@ -104,8 +130,7 @@ std::map<uint32_t, TenantUse> published_use(const Region& region, const Tenants&
     if (!is_written(region.tenants[slot].record)) continue;
     const auto record = read_record(region.tenants[slot].record);
     if (!record) continue;
-    const std::string_view name(record->name, ::strnlen(record->name, sizeof(record->name)));
-    if (tenants.at(slot)->name != name) continue;
+    if (tenants.at(slot)->name != text_of(record->name)) continue;
     TenantUse use{.throttled = Nanos(record->throttled_ns),
                   .freezes = record->freezes,
                   .frozen_turn = Nanos(record->frozen_turn_ns),
@@ -133,6 +158,26 @@ std::vector<FormerJob> published_jobs(const Region& region) {
                     .service = Nanos(record->job_service_ns)});
   }
   return jobs;
+}
+
+std::vector<FormerProcess> published_processes(const Region& region) {
+  std::vector<FormerProcess> processes;
+  for (const ProcessSlot& slot : region.processes) {
+    if (!is_written(slot.record)) continue;
+    const auto record = read_record(slot.record);
+    if (!record || record->pid == 0 || record->tenant >= kMaxTenants) continue;
+    const auto tenant = read_record(region.tenants[record->tenant].record);
+    if (!tenant) continue;
+    FormerProcess& process = processes.emplace_back();
+    process.process = {record->pid, record->start_ticks};
+    process.tenant = text_of(tenant->name);
+    process.command = text_of(record->command);
+    process.command_line = text_of(record->command_line);
+    process.user = record->uid;
+    std::ranges::copy_if(record->clients, std::back_inserter(process.clients),
+                         [](uint32_t client) { return client != 0; });
+  }
+  return processes;
 }
 
 Publisher::Publisher(const State& state, const Surroundings& outside, const AgentIdentity& agent,
@@ -312,7 +357,9 @@ void Publisher::publish_partitions(uint32_t tenant, TenantRecord& record) const 
 
 // What is wrong with this process goes before what is so with every client of MPS.
 std::string Publisher::note_of(const MemberKey& key, const Member& member,
-                               const Enforcer::State& enforced) const {
+                               const Enforcer::State& enforced, Time now) const {
+  const Process* const process = state_.registry.find(key.first);
+  if (process != nullptr && EndedProcesses::remains(*process, now)) return note_of_heirs(*process);
   if (enforced.is_frozen && !member.reason.empty()) return member.reason;
   const bool is_refused = !enforced.can_control || !enforced.can_set_slice;
   if (is_refused && !enforced.is_frozen) return enforced.note;
@@ -356,7 +403,8 @@ void Publisher::publish_processes(Time now) {
       put(record.command, process.command);
       put(record.command_line, member.command_line);
     }
-    put(record.note, note_of(key, member, enforced));
+    put_clients(record, *member.holder);
+    put(record.note, note_of(key, member, enforced, now));
     if (state_.turns != nullptr) state_.turns->describe(id, gpu, record);
     std::ranges::copy(use.history_permille, record.history_permille);
     write_record(region_.processes[member.slot].record, record);

@@ -34,6 +34,7 @@ std::map<uint32_t, TenantUse> published_use(const Region& region, const Tenants&
 // The jobs of an agent that died, as it has published them last: so that a job that waits keeps its
 // place, and one that has run what it had.
 std::vector<FormerJob> published_jobs(const Region& region);
+std::vector<FormerProcess> published_processes(const Region& region);
 
 class Publisher {
  public:
@@ -61,8 +62,8 @@ class Publisher {
   void publish_tenants();
   void publish_partitions(uint32_t tenant, TenantRecord& record) const;
   void publish_processes(Time now);
-  std::string note_of(const MemberKey& key, const Member& member,
-                      const Enforcer::State& enforced) const;
+  std::string note_of(const MemberKey& key, const Member& member, const Enforcer::State& enforced,
+                      Time now) const;
 
   const State& state_;
   const Surroundings& outside_;

@@ -67,11 +67,12 @@ Scheduler::Scheduler(const Surroundings& surroundings, const AgentIdentity& agen
       turns_(state_, outside_),
       charging_(state_, outside_),
       gangs_(state_, charging_),
-      membership_(state_, outside_.region, outside_.processes),
+      membership_(state_, outside_.region, outside_.processes, outside_.former_processes),
       config_(config),
       publisher_(state_, outside_, agent, config_),
       late_(outside_.gpu, outside_.observer, state_.registry, outside_.clock,
             outside_.driver_calls),
+      ended_(outside_.gpu, state_.registry, outside_.clock, outside_.driver_calls),
       logs_(state_, outside_, late_),
       by_slot_(kMaxProcesses) {
   state_.turns = &turns_;
@@ -85,6 +86,7 @@ Scheduler::Scheduler(const Surroundings& surroundings, const AgentIdentity& agen
          .policy = nullptr});
   configure(config);
   disable_buckets(outside_.region);
+  for (const FormerProcess& former : outside_.former_processes) state_.registry.remember(former);
   state_.enforcer.undo_leftovers(outside_.processes);  // of an agent before
   late_.look_at_all();
 }
@@ -132,6 +134,8 @@ Time Scheduler::step() {
     logs_.sample([this](uint32_t gpu) { return gangs_.turns().wants_samples(gpu); });
   }
   const bool is_looking = late_.advance(kLookTime);
+  ended_.look();
+  next = std::min(next, ended_.next());
   const auto gpus = static_cast<uint32_t>(deciders_.size());
   bool is_changed = membership_.sync(now);
   if (buckets_of_ != outside_.tenants.generation()) {
@@ -179,6 +183,12 @@ bool Scheduler::is_met(const ProcessId& process) const {
          });
 }
 
+// It calls the driver again after an exec: what its program before had may be gone or not.
+bool Scheduler::has_new_program(const DriverEvent& event) const {
+  const Process* const known = state_.registry.find(event.process);
+  return known != nullptr && known->ended && std::holds_alternative<ProcessOpened>(event.what);
+}
+
 // Returns false when the source of events does not answer.
 bool Scheduler::observe(Time now) {
   bool has_read = true;
@@ -193,6 +203,7 @@ bool Scheduler::observe(Time now) {
           if (const auto* closed = std::get_if<ProcessClosed>(&event.what);
               closed != nullptr && !closed->by_exec)
             turns_.note_end(event.process, closed->status);
+          if (has_new_program(event)) late_.look_at(event.process.pid);
           state_.registry.apply(event);
           late_.note(event);
           state_.interference.note(event);
@@ -213,9 +224,26 @@ bool Scheduler::observe(Time now) {
 void Scheduler::do_chores(Time now) {
   next_chores_ = now + kChores;
   log_false_claims();
-  membership_.reap();
+  membership_.reap(now);
   membership_.look_again();
   late_.look_around();
+  look_for_heirs(now);
+}
+
+// Of what has ended and remains, and of what may remain of one whose pid another one has by now.
+void Scheduler::look_for_heirs(Time now) {
+  std::set<pid_t> remain;
+  for (const pid_t pid : state_.registry.ended())
+    if (EndedProcesses::remains(*state_.registry.find(pid), now)) remain.insert(pid);
+  const bool is_new = !std::ranges::includes(heirs_of_, remain);
+  heirs_of_ = std::move(remain);
+  wants_heirs_ |= state_.registry.take_heirs_request() || is_new;
+  if (wants_heirs_) between_heirs_ = {};
+  if ((!wants_heirs_ && heirs_of_.empty()) || now < next_heirs_) return;
+  wants_heirs_ = false;
+  between_heirs_ = std::clamp(2 * between_heirs_, kHeirs, kHeirsAtMost);
+  next_heirs_ = now + between_heirs_;
+  late_.look_for_heirs();
 }
 
 // At most once in a minute.
@@ -252,7 +280,7 @@ Time Scheduler::decide(Time now) {
     if (last_step_ != Time{}) turns_.add_held(now - last_step_);
     turns_.begin();
     for_each_gpu([&](uint32_t gpu) {
-      turns_.add(gpu, deciders_[gpu].takes_turns, deciders_[gpu].views.processes());
+      turns_.add(gpu, deciders_[gpu].takes_turns, deciders_[gpu].views.processes(), now);
     });
     turns_.form(now);
     next = std::min(next, turns_.next_step(now));

@@ -9,9 +9,10 @@
 #include <vector>
 
 #include "sched/account/iteration_counts.h"
+#include "sched/registry/ended.h"
+#include "sched/registry/late_attach.h"
 #include "sched/step/charging.h"
 #include "sched/step/gang_freezes.h"
-#include "sched/step/late_attach.h"
 #include "sched/step/log_reader.h"
 #include "sched/step/membership.h"
 #include "sched/step/publisher.h"
@@ -39,7 +40,8 @@ class Scheduler {
   // Waits until nothing is asked of the driver any more, at most `patience`. Returns false when
   // something is: the end of this object would wait for it.
   bool rest(Nanos patience) {
-    return state_.enforcer.rest(patience) && late_.rest(patience) && logs_.rest(patience);
+    return state_.enforcer.rest(patience) && late_.rest(patience) && ended_.rest(patience) &&
+           logs_.rest(patience);
   }
 
   // Whether the driver has not answered for long: then give this scheduler up and look for the GPUs
@@ -65,6 +67,9 @@ class Scheduler {
  private:
   static constexpr int kStepsBeforeLost = 20;
   static constexpr Nanos kChores = std::chrono::seconds(1);
+  // While something has ended and remains: how often all are looked at that may hold it, at first
+  // and in the end. A search takes 5 ms a process on an H200.
+  static constexpr Nanos kHeirs = std::chrono::seconds(10), kHeirsAtMost = std::chrono::minutes(5);
   // As often as the driver has something new, where it is wanted. Two questions take it 1.5 ms, in
   // which nothing else is asked of that GPU (bench/results/samples.jsonl, H200).
   static constexpr Nanos kSamples = std::chrono::milliseconds(200);
@@ -81,6 +86,7 @@ class Scheduler {
 
   bool observe(Time now);
   bool is_met(const ProcessId& process) const;
+  bool has_new_program(const DriverEvent& event) const;
   Time decide(Time now);
   void note_slices(const Holder& holder);
   void look_at_account(const MemberKey& key, Member& member, Time now);
@@ -93,6 +99,7 @@ class Scheduler {
   void count_iterations(Time now);
   void on_change(const Enforcer::Change& change);
   void do_chores(Time now);
+  void look_for_heirs(Time now);
   void log_false_claims();
 
   const Surroundings outside_;
@@ -104,13 +111,17 @@ class Scheduler {
   Config config_;
   Publisher publisher_;
   LateAttach late_;
+  EndedProcesses ended_;
   LogReader logs_;
   std::vector<Decider> deciders_;  // by GPU
   uint64_t buckets_of_ = 0;        // generation of the tenants that the buckets are configured for
-  Time last_step_{}, next_chores_{}, next_sample_{};
+  Time last_step_{}, next_chores_{}, next_sample_{}, next_heirs_{};
   std::map<ProcessId, IterationCounts> iteration_counts_;
   Time next_count_{};  // when they are looked at again
   bool has_more_events_ = false;
+  bool wants_heirs_ = false;  // who may hold what others had is to be looked for
+  std::set<pid_t> heirs_of_;  // of whom that was looked for
+  Nanos between_heirs_{};
   uint32_t first_gpu_ = 0;     // which is decided on first in the next step, of all in turn
   uint64_t false_claims_ = 0;  // that are in the log
   Time next_claims_log_{};

@@ -30,7 +30,8 @@ void TurnTaking::begin() {
   starts_.begin();
 }
 
-void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView> processes) {
+void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView> processes,
+                     Time now) {
   for (const ProcessView& process : processes) {
     if (!process.has_context) continue;
     const Tenants::Run run = state_.tenants.run_of(process.process);
@@ -51,7 +52,9 @@ void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView
                .memory_bytes = process.memory_bytes,
                .command_line = process.command_line,
                .iterations = process.iterations});
-    if (!takes_turns) continue;
+    // It has ended in its turn: the next one need not wait until the driver has taken it down.
+    const bool is_over = !process.is_frozen && state_.is_taken_down(process.process, now);
+    if (!takes_turns || is_over) continue;
     const auto [at, is_new] = known_.try_emplace(process.process);
     Known& known = at->second;
     known.gpus.push_back(gpu);

@@ -35,7 +35,7 @@ class TurnTaking {
   // --- a step
   void begin();
   // The processes of a GPU. `takes_turns`: its policy orders jobs.
-  void add(uint32_t gpu, bool takes_turns, std::span<const ProcessView> processes);
+  void add(uint32_t gpu, bool takes_turns, std::span<const ProcessView> processes, Time now);
   void form(Time now);
   // A process has ended since the last step.
   void note_end(const ProcessId& process, std::optional<int> status) {

@@ -21,7 +21,7 @@
 namespace gpushare {
 
 inline constexpr uint64_t kMagic = 0x3145524148535047;  // "GPSHARE1", little endian
-inline constexpr uint32_t kLayoutVersion = 14;
+inline constexpr uint32_t kLayoutVersion = 15;
 // Rises when a Slot<LedgerRecord> looks different. Whoever finds a region of another layout can
 // read the ledger of it that has this format (ControlPlane::copy_ledger()).
 inline constexpr uint32_t kLedgerFormat = 1;
@@ -244,6 +244,9 @@ struct ProcessRecord {
   uint32_t job_place = 0;    // in the order of the GPU, from 1 on; 0: none
   uint32_t job_left_by = 0;  // how it is known what is left: LeftSource, in sched/policy/job.h
   TurnState turn = TurnState::kFree;
+  // The driver's names of its clients on this GPU, of the first few: an agent that comes later
+  // finds them in who has inherited them, and knows whose they were. 0: none.
+  uint32_t clients[4] = {};
 };
 
 // A run that waits for a GPU on which its memory fits (`gpushare run --gpu`).
@@ -393,18 +396,18 @@ struct Region {
 // kLedgerFormat as well; the header keeps what it has. tests/shmctl/plane/layout_test.cc checks the
 // members of the records.
 static_assert(sizeof(AgentRecord) == 288 && sizeof(GpuRecord) == 232);
-static_assert(sizeof(TenantRecord) == 1648 && sizeof(ProcessRecord) == 536);
+static_assert(sizeof(TenantRecord) == 1648 && sizeof(ProcessRecord) == 552);
 static_assert(sizeof(LedgerRecord) == 304 && sizeof(RegionHeader) == 64);
 static_assert(sizeof(TenantSlot) == 4352 && offsetof(TenantSlot, buckets) == 3328);
-static_assert(sizeof(ProcessSlot) == 1152 && offsetof(ProcessSlot, bucket) == 1088);
+static_assert(sizeof(ProcessSlot) == 1216 && offsetof(ProcessSlot, bucket) == 1152);
 static_assert(offsetof(Region, agent) == 64 && offsetof(Region, gpus) == 704);
 static_assert(offsetof(Region, tenants) == 8896 && offsetof(Region, processes) == 4465344);
-static_assert(offsetof(Region, ledger) == 6824640 && offsetof(Region, ending) == 8135360);
+static_assert(offsetof(Region, ledger) == 6955712 && offsetof(Region, ending) == 8266432);
 static_assert(sizeof(EndingRecord) == 24 && sizeof(RosterHead) == 8);
 static_assert(sizeof(RosterTenant) == 144 && sizeof(RosterProcess) == 24);
-static_assert(offsetof(Region, roster) == 8135424 && offsetof(Region, roster_tenants) == 8135488);
-static_assert(sizeof(RosterScope) == 240 && offsetof(Region, roster_processes) == 8463168);
-static_assert(offsetof(Region, roster_scopes) == 9511744 && sizeof(WaitingRecord) == 272);
-static_assert(offsetof(Region, waiting) == 9773888 && sizeof(Region) == 9810752);
+static_assert(offsetof(Region, roster) == 8266496 && offsetof(Region, roster_tenants) == 8266560);
+static_assert(sizeof(RosterScope) == 240 && offsetof(Region, roster_processes) == 8594240);
+static_assert(offsetof(Region, roster_scopes) == 9642816 && sizeof(WaitingRecord) == 272);
+static_assert(offsetof(Region, waiting) == 9904960 && sizeof(Region) == 9941824);
 
 }  // namespace gpushare

@@ -72,6 +72,9 @@ class RemoteGpu final : public Gpu {
   std::optional<UtilisationSample> utilisation(uint32_t gpu) override;
   std::unique_ptr<ObjectSearch> attach(pid_t pid, std::span<const ObjectRef> known) override;
   Result<std::vector<pid_t>> users() const override;
+  Result<std::vector<pid_t>> pids_on(uint32_t gpu) override {
+    return list<pid_t>(Kind::kPidsOn, GpuRequest{gpu, 0}, "list who is on a GPU");
+  }
 
  private:
   Result<> control(Kind kind, uint32_t gpu, std::span<const ChannelRef> channels, const char* step);

@@ -65,6 +65,11 @@ Result<uint32_t> SimGpu::hardware_group(const GroupRef& group) {
   return model_.hardware_group(group);
 }
 
+Result<std::vector<pid_t>> SimGpu::pids_on(uint32_t gpu) {
+  spend(model_.parameters().control.get_slice);
+  return model_.pids_on(gpu);
+}
+
 Result<> SimGpu::stop(const ProcessId&) {
   return make_error(std::errc::not_supported, "stop process", "it is only simulated");
 }
@@ -87,6 +92,7 @@ std::optional<UtilisationSample> SimGpu::utilisation(uint32_t gpu) {
 
 std::unique_ptr<ObjectSearch> SimGpu::attach(pid_t pid, std::span<const ObjectRef>) {
   ++searches_;
+  if (model_.has_ended(pid)) return found_at_once(make_error(std::errc::no_such_process, "attach"));
   return found_after(model_.parameters().control.attach, model_.attach(pid),
                      [this](Nanos time) { spend(time); });
 }

@@ -133,7 +133,26 @@ void Model::close_client(uint32_t client, std::optional<int> status) {
   std::erase_if(outbox_, [&](const auto& each) { return each.first == client; });
   const bool is_last = std::ranges::none_of(
       clients_, [&](const auto& each) { return each.second->process == closed->process; });
-  if (is_last) emit(*closed, ProcessClosed{.status = status});
+  if (is_last && !closed->has_ended) emit(*closed, ProcessClosed{.status = status});
+}
+
+void Model::end_process(const ProcessId& process, std::optional<int> status) {
+  const Client* last = nullptr;
+  for (const auto& [handle, client] : clients_) {
+    if (client->process != process || client->has_ended) continue;
+    client->has_ended = true;
+    last = client.get();
+  }
+  if (last != nullptr) emit(*last, ProcessClosed{.status = status});
+}
+
+void Model::inherit(uint32_t client, const ProcessId& heir, bool has_it) {
+  Client* const found = find_client(client);
+  if (found == nullptr) return;
+  if (has_it)
+    found->heirs[heir.pid] = heir;
+  else
+    found->heirs.erase(heir.pid);
 }
 
 Result<ContextReply> Model::create_context(uint32_t client, uint32_t gpu, uint32_t mps_server,

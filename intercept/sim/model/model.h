@@ -64,6 +64,12 @@ class Model {
   uint32_t open_client(const ProcessId& process, const ProcessOpened& about);
   // Frees all that it has, as when the process ends, with this status if it is known.
   void close_client(uint32_t client, std::optional<int> status = {});
+  // The process has ended, with this status if it is known, and others have its descriptors: what
+  // it has stays, and goes on, until close_client(). Observers are told now, as by the probe; where
+  // this is not called they are told then, as by the kernel module.
+  void end_process(const ProcessId& process, std::optional<int> status = {});
+  // Whether this process has a copy of the client's descriptor.
+  void inherit(uint32_t client, const ProcessId& heir, bool has_it = true);
   // `is_hidden`: no event tells of its groups and channels.
   Result<ContextReply> create_context(uint32_t client, uint32_t gpu, uint32_t mps_server = 0,
                                       bool is_hidden = false);
@@ -103,6 +109,8 @@ class Model {
   UtilisationSample utilisation(uint32_t gpu);
   std::vector<DriverEvent> attach(pid_t pid) const;
   std::vector<pid_t> users() const;
+  std::vector<pid_t> pids_on(uint32_t gpu) const;
+  bool has_ended(pid_t pid) const;     // and others have its descriptors
   pid_t owner(uint32_t client) const;  // 0 when there is no such client
   Runlist::Totals graphics_totals(uint32_t gpu) const;
 
@@ -123,6 +131,7 @@ class Model {
   EngineModel& engine(const Group& group);
   Client* find_client(uint32_t client) const;
   Context* find_context(uint32_t client, uint32_t context) const;
+  static bool is_reached(const Client& client, const ProcessId& process);
   Result<Group*> find_group(const GroupRef& ref) const;
   Channel* find_channel(uint32_t gpu, const ChannelRef& ref) const;
   Nanos control_cost(std::span<const ChannelRef> channels, Nanos per_call, Nanos per_channel,

@@ -8,6 +8,15 @@
 #include "intercept/sim/model/model_state.h"
 
 namespace gpushare::sim {
+namespace {
+
+std::vector<pid_t> each_once(std::vector<pid_t> pids) {
+  std::ranges::sort(pids);
+  pids.erase(std::unique(pids.begin(), pids.end()), pids.end());
+  return pids;
+}
+
+}  // namespace
 
 // --- freeze and thaw --------------------------------------------------------------------------
 
@@ -85,9 +94,16 @@ Nanos Model::thaw_cost(std::span<const ChannelRef> channels) const {
 
 // --- slices -----------------------------------------------------------------------------------
 
+// Through the descriptor of this process, or that of an heir which a search has found.
+bool Model::is_reached(const Client& client, const ProcessId& process) {
+  const auto heir = client.heirs.find(process.pid);
+  if (heir != client.heirs.end() && heir->second == process) return true;
+  return client.process == process && (!client.has_ended || client.was_found_in_heir);
+}
+
 Result<Model::Group*> Model::find_group(const GroupRef& ref) const {
   const auto found = groups_.find(object_key(ref.client, ref.group));
-  if (found == groups_.end() || found->second->context->client->process != ref.process)
+  if (found == groups_.end() || !is_reached(*found->second->context->client, ref.process))
     return make_error(std::errc::no_such_process, "find channel group");
   if (found->second->context->client->fd != ref.fd)
     return make_error(std::errc::operation_not_permitted, "find channel group",
@@ -150,11 +166,15 @@ void Model::announce(const Context& context, const std::function<void(Happening)
 std::vector<DriverEvent> Model::attach(pid_t pid) const {
   std::vector<DriverEvent> events;
   for (const auto& [handle, client] : clients_) {
-    if (client->process.pid != pid) continue;
-    const auto to = [&, &owner = *client](Happening what) {
+    const auto heir = client->heirs.find(pid);
+    const bool is_owner = client->process.pid == pid && !client->has_ended;
+    if (!is_owner && heir == client->heirs.end()) continue;
+    if (!is_owner) client->was_found_in_heir = true;
+    const ProcessId process = is_owner ? client->process : heir->second;
+    const auto to = [&](Happening what) {
       DriverEvent event;
       event.time = now_;
-      event.process = owner.process;
+      event.process = process;
       event.what = std::move(what);
       events.push_back(std::move(event));
     };
@@ -173,10 +193,24 @@ std::vector<DriverEvent> Model::attach(pid_t pid) const {
 std::vector<pid_t> Model::users() const {
   std::vector<pid_t> pids;
   pids.reserve(clients_.size());
-  for (const auto& [handle, client] : clients_) pids.push_back(client->process.pid);
-  std::ranges::sort(pids);
-  pids.erase(std::unique(pids.begin(), pids.end()), pids.end());
-  return pids;
+  for (const auto& [handle, client] : clients_) {
+    if (!client->has_ended) pids.push_back(client->process.pid);
+    for (const auto& [pid, heir] : client->heirs) pids.push_back(pid);
+  }
+  return each_once(std::move(pids));
+}
+
+std::vector<pid_t> Model::pids_on(uint32_t gpu) const {
+  std::vector<pid_t> pids;
+  for (const auto& [handle, client] : clients_)
+    if (client->devices.contains(gpu)) pids.push_back(client->process.pid);
+  return each_once(std::move(pids));
+}
+
+bool Model::has_ended(pid_t pid) const {
+  return std::ranges::any_of(clients_, [pid](const auto& one) {
+    return one.second->process.pid == pid && one.second->has_ended;
+  });
 }
 
 pid_t Model::owner(uint32_t client) const {

@@ -71,6 +71,9 @@ struct Model::Client {
   int fd = -1;
   ProcessId process;
   ProcessOpened about;
+  bool has_ended = false;            // its process; others have its descriptor
+  std::map<pid_t, ProcessId> heirs;  // who have it, too
+  bool was_found_in_heir = false;    // by a search
   uint32_t next_object = 0x5C000001;
   std::map<uint32_t, uint32_t> devices;  // the handle of the device object, by GPU
   std::map<uint32_t, std::unique_ptr<Context>> contexts;

@@ -11,8 +11,11 @@
 #include <cstring>
 #include <utility>
 
+#include "intercept/sim/server/copies.h"
 #include "intercept/sim/server/server_peer.h"
 #include "intercept/sim/wire/codec.h"
+#include "shmctl/base/pidfd.h"
+#include "shmctl/base/proc_stat.h"
 #include "shmctl/base/unix_socket.h"
 
 namespace gpushare::sim {
@@ -89,6 +92,9 @@ Result<> Server::run() {
       } else if (fd == timer_.get()) {
         uint64_t expirations = 0;
         [[maybe_unused]] const ssize_t got = ::read(fd, &expirations, sizeof expirations);
+      } else if (const auto life = lives_.find(fd); life != lives_.end()) {
+        model_.end_process(life->second.first);
+        lives_.erase(life);
       } else if (const auto found = peers_.find(fd); found != peers_.end()) {
         Peer& peer = *found->second;
         const bool is_alive = peer.connection.receive(
@@ -140,6 +146,31 @@ void Server::close(int fd) {
   if (closed->client != 0) {
     programs_.erase(closed->client);
     model_.close_client(closed->client);
+  }
+}
+
+// Where no descriptor can be had its end is told with that of its connection.
+void Server::watch(const ProcessId& process) {
+  if (std::ranges::any_of(lives_, [&](const auto& one) { return one.second.first == process; }))
+    return;
+  auto life = open_pidfd(process.pid, process.start_ticks, "watch a program");
+  if (!life) return;
+  const int fd = life->get();
+  epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) return;
+  lives_.emplace(fd, std::pair(process, std::move(*life)));
+}
+
+// In this process, of programs' connections.
+void Server::look_for_copies(pid_t pid) {
+  const auto stat = read_proc_stat(pid);
+  if (!stat) return;
+  const ProcessId process{pid, stat->start_ticks};
+  std::optional<std::set<uint64_t>> held;
+  for (const auto& [client, program] : programs_) {
+    if (program->identity.process == process || program->inode == 0) continue;
+    if (!held) held = sockets_of(pid);
+    model_.inherit(client, process, held->contains(program->inode));
   }
 }
 

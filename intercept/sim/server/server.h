@@ -7,10 +7,11 @@
 // As in the driver, every process may freeze and thaw every other and set its slice. Observers, but
 // those of the same process, are told of it.
 //
-// A program's objects die with its connection. Freezes and slices outlive the agent's connection,
-// as in the driver. Controls are carried out one after the other, as under the driver's lock, and
-// answered when the driver would have answered. Where starts hold that lock (ControlCosts::start)
-// questions wait for it as well. A GPU can be made to hang (kHang).
+// A program's objects die with its connection, which lives as long as any process holds it: of one
+// that ends while a child holds it observers are told at once, as by the probe. Freezes and slices
+// outlive the agent's connection, as in the driver. Controls are carried out one after the other,
+// as under the driver's lock, and answered when the driver would have answered. Where starts hold
+// that lock (ControlCosts::start) questions wait for it as well. A GPU can be made to hang (kHang).
 //
 // One thread runs it; stop() may be called from any thread and from a signal handler.
 #pragma once
@@ -97,6 +98,8 @@ class Server {
   void run_controls();
   // To all observers but those of the process `but`.
   void send_event(const DriverEvent& event, const ProcessId& but = {});
+  void watch(const ProcessId& process);
+  void look_for_copies(pid_t pid);
   void report_control(Peer& peer, decltype(DriverEvent::what) what);
   void flush_all();
   void arm_timer();
@@ -104,10 +107,11 @@ class Server {
   const Options options_;
   Fd listener_, epoll_, timer_, stop_;
   Model model_;
-  std::map<int, std::unique_ptr<Peer>> peers_;  // by descriptor
-  std::map<uint32_t, Peer*> programs_;          // by RM client
-  std::deque<Control> controls_;                // the first one is in progress
-  std::set<uint32_t> hanging_;                  // GPUs that do not answer, and kGreeting
+  std::map<int, std::unique_ptr<Peer>> peers_;     // by descriptor
+  std::map<uint32_t, Peer*> programs_;             // by RM client
+  std::deque<Control> controls_;                   // the first one is in progress
+  std::map<int, std::pair<ProcessId, Fd>> lives_;  // of programs, by their pidfds
+  std::set<uint32_t> hanging_;                     // GPUs that do not answer, and kGreeting
   std::deque<Held> held_;
   Time armed_;  // when the timer ends
 };

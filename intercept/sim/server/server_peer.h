@@ -26,6 +26,7 @@ struct Server::Peer {
   sim::Peer identity;
   std::optional<Role> role;             // its kHello sets it
   uint32_t client = 0;                  // the RM client of a program
+  uint64_t inode = 0;                   // of its own end of the connection
   std::map<uint32_t, uint64_t> places;  // of a control: its place in each GPU's switch log
   bool is_announced = false;            // of a control: observers know its process
   uint64_t events_lost = 0;             // of an observer: events lost since the last EventsLost

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "intercept/sim/server/copies.h"
 #include "intercept/sim/server/server_peer.h"
 #include "intercept/sim/wire/codec.h"
 
@@ -79,6 +80,8 @@ bool Server::greet(Peer& peer, uint64_t tag, std::span<const std::byte> body) {
   if (peer.role == Role::kProgram) {
     peer.client = model_.open_client(peer.identity.process, peer.identity.about);
     programs_[peer.client] = &peer;
+    peer.inode = hello.inode;
+    watch(peer.identity.process);
   }
   if (peer.role == Role::kControl)
     for (const GpuInfo& gpu : model_.gpus())
@@ -248,7 +251,14 @@ bool Server::handle_control(Peer& peer, Kind kind, uint64_t tag, std::span<const
     }
     case Kind::kUsers:
       if (!parse(body, gpu)) return false;
+      for (const pid_t pid : all_pids()) look_for_copies(pid);
       answer_list(peer, kind, tag, model_.users());
+      return true;
+    case Kind::kPidsOn:
+      if (!parse(body, gpu)) return false;
+      under_lock(peer, tag, {}, [this, index = gpu.gpu](Peer* waiting, uint64_t to) {
+        if (waiting != nullptr) answer_list(*waiting, Kind::kPidsOn, to, model_.pids_on(index));
+      });
       return true;
     case Kind::kHang:
       return set_hang(peer, tag, body);
@@ -311,6 +321,12 @@ void Server::answer_utilisation(Peer& peer, uint64_t tag, uint32_t gpu) {
 }
 
 void Server::answer_attach(Peer& peer, uint64_t tag, pid_t pid) {
+  if (model_.has_ended(pid)) {
+    CountReply reply{};
+    reply.head = failed(ESRCH);
+    return peer.answer(Kind::kAttach, tag, reply);
+  }
+  look_for_copies(pid);
   std::vector<Event> events;
   for (const DriverEvent& event : model_.attach(pid)) events.push_back(encode(event));
   answer_list(peer, Kind::kAttach, tag, events, model_.parameters().control.attach);

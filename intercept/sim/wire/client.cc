@@ -3,6 +3,7 @@
 #include "shmctl/base/unix_socket.h"
 
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -45,7 +46,9 @@ Result<std::unique_ptr<Client>> Client::connect(const std::string& path, Role ro
   if (!socket) return std::unexpected(socket.error());
   std::unique_ptr<Client> client(
       new Client(std::move(*socket), std::move(on_completion), std::move(on_event)));
-  const Hello hello{kProtocolMagic, kProtocolVersion, role, 0};
+  struct stat about{};
+  ::fstat(client->socket_.get(), &about);  // of an open descriptor it cannot fail
+  const Hello hello{kProtocolMagic, kProtocolVersion, role, 0, about.st_ino};
   auto reply = client->ask<HelloReply>(Kind::kHello, hello, "greet the simulated GPU");
   if (!reply) return std::unexpected(reply.error());
   client->gpu_count_ = reply->gpu_count;

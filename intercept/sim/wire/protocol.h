@@ -15,7 +15,7 @@
 namespace gpushare::sim {
 
 inline constexpr uint32_t kProtocolMagic = 0x4D495347;  // "GSIM"
-inline constexpr uint32_t kProtocolVersion = 8;
+inline constexpr uint32_t kProtocolVersion = 9;
 inline constexpr uint32_t kMaxMessageBytes = 256 * 1024;
 inline constexpr uint16_t kReplyBit = 0x8000;
 inline constexpr char kDefaultSocket[] = "/run/gpushare/sim.sock";
@@ -44,6 +44,7 @@ enum class Kind : uint16_t {
   kUsers = 37,         // GpuRequest (ignored) -> CountReply + count x int32_t
   kGetGroup = 38,      // SliceRequest -> GroupReply
   kHang = 39,          // HangRequest -> ReplyHead; for tests
+  kPidsOn = 40,        // GpuRequest -> CountReply + count x int32_t
   // For the role observer.
   kEvent = 50,  // from the server: Event
 };
@@ -67,6 +68,7 @@ struct Hello {
   uint32_t version;
   Role role;
   uint32_t reserved;
+  uint64_t inode;  // of the sender's socket, by which its copies in other processes are found
 };
 struct HelloReply {  // status EPROTO when the versions differ
   ReplyHead head;

@@ -89,6 +89,7 @@ class FakeRm final : public Driver {
   int copies() const;
 
   // --- faults
+  std::set<pid_t> ended;
   std::optional<std::errc> fetching;  // the error with which fetch() fails
   void fail_always(Call call, Failure failure) { always_[call] = failure; }
   void fail_nth(size_t nth_from_now, Failure failure) {
@@ -121,6 +122,9 @@ class FakeRm final : public Driver {
   Result<const void*> map(int fd, size_t bytes) override;
   void unmap(const void* address, size_t bytes) override;
   Result<Fd> fetch(ProcessId process, int fd) override;
+  Life life(const ProcessId& process) override {
+    return ended.contains(process.pid) ? Life::kEnded : Life::kAlive;
+  }
   Result<std::vector<int>> control_fds(pid_t pid, size_t most) override;
   using Driver::control_fds;
   // Always in two looks at least: the first one sees nothing.

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "sched/enforce/enforcer.h"
-#include "sched/step/registry.h"
+#include "sched/registry/registry.h"
 #include "tests/sched/support/events.h"
 #include "tests/sched/support/fake_gpu.h"
 #include "tests/sched/support/fake_proc_reader.h"

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "sched/step/registry.h"
+#include "sched/registry/registry.h"
 #include "tests/intercept/kmod/fake_kmod.h"
 #include "tests/shmctl/settings/plain_sysfs.h"
 

@@ -96,6 +96,9 @@ class FrozenModel : public ::testing::TestWithParam<FrozenCase> {
                   owner = &holder;
                   is_known = std::ranges::binary_search(seen.channels, channel);
                 }
+          EXPECT_TRUE(owner != nullptr || !group.is_dense)
+              << std::hex << "client " << handle << " group " << name << " of process " << std::dec
+              << client.maker.pid << " is nobody's";
           const bool may_be =
               owner != nullptr && state.members.at({owner->process, owner->gpu}).is_frozen_by_user;
           // Not of one that is stopped: it may be an MPS client on another GPU only.

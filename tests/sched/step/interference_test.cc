@@ -305,6 +305,7 @@ TEST(UnseenFreezes, ATrialEndsSoonWhereTheDriverIsSlow) {
   FakeGpu gpu;
   FakeSchedulerRig rig;
   gpu.attachable[100] = program(kVictim, kHandles);
+  rig.processes.add(kVictim, "victim");
   gpu.fault = [&](const FakeGpu::Call& call) {
     if (call.kind == FakeGpu::Call::Kind::kThaw) rig.clock.advance(40ms);
     return Result<>();

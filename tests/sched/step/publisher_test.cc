@@ -13,7 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 using test::SchedulerRig;
 
-TenantGpuUse use_of(SchedulerRig& rig, const std::string& tenant) {
+TenantGpuUse tenant_gpu_use(SchedulerRig& rig, const std::string& tenant) {
   for (const TenantSlot& slot : rig.region->tenants)
     if (const auto record = read_record(slot.record); record && record->name == tenant)
       return record->gpu[0];
@@ -52,12 +52,12 @@ class PublisherTest : public ::testing::Test, private test::NoShims {
 
 TEST_F(PublisherTest, SaysHowManyShareASet) {
   publish({.entitled = 104, .in_use = 96, .geometry = {}, .sharers = 12, .partition = 3});
-  EXPECT_EQ(use_of(rig_, "a").sms_entitled, 104u);
-  EXPECT_EQ(use_of(rig_, "a").sms_in_use, 96u);
-  EXPECT_EQ(use_of(rig_, "a").sms_sharers, 12u);
-  EXPECT_EQ(use_of(rig_, "a").sms_set, 3u);
+  EXPECT_EQ(tenant_gpu_use(rig_, "a").sms_entitled, 104u);
+  EXPECT_EQ(tenant_gpu_use(rig_, "a").sms_in_use, 96u);
+  EXPECT_EQ(tenant_gpu_use(rig_, "a").sms_sharers, 12u);
+  EXPECT_EQ(tenant_gpu_use(rig_, "a").sms_set, 3u);
   publish({.entitled = 104, .in_use = 104, .geometry = {}});
-  EXPECT_EQ(use_of(rig_, "a").sms_sharers, 1u);
+  EXPECT_EQ(tenant_gpu_use(rig_, "a").sms_sharers, 1u);
 }
 
 // A kernel that never ended was said in the log alone, because its process was a client of MPS.
@@ -78,7 +78,8 @@ TEST_F(PublisherTest, WhatIsWrongWithAClientOfMpsGoesBeforeWhatItIs) {
 
 TEST_F(PublisherTest, SaysWhyAProgramStays) {
   publish({.entitled = 48, .in_use = 64, .follows = ShimFollows::kOwnContexts});
-  EXPECT_EQ(use_of(rig_, "a").sms_follows, static_cast<uint32_t>(ShimFollows::kOwnContexts));
+  EXPECT_EQ(tenant_gpu_use(rig_, "a").sms_follows,
+            static_cast<uint32_t>(ShimFollows::kOwnContexts));
 }
 
 TEST_F(PublisherTest, SaysHowEachGpuIsShared) {
@@ -96,8 +97,8 @@ TEST_F(PublisherTest, SaysHowEachGpuIsShared) {
 
 TEST_F(PublisherTest, WithoutAPartItIsNotKnown) {
   publish({});
-  EXPECT_EQ(use_of(rig_, "a").sms_entitled, kUnknown32);
-  EXPECT_EQ(use_of(rig_, "a").sms_sharers, kUnknown32);
+  EXPECT_EQ(tenant_gpu_use(rig_, "a").sms_entitled, kUnknown32);
+  EXPECT_EQ(tenant_gpu_use(rig_, "a").sms_sharers, kUnknown32);
 }
 
 TEST_F(PublisherTest, GroupsOfTheStatusAreSmsInTheRecord) {
@@ -129,7 +130,7 @@ TEST_F(PublisherTest, GroupsOfTheStatusAreSmsInTheRecord) {
   config.other_gpus.is_spatial = true;
   rig_.scheduler->configure(config);
   publish({.entitled = 104, .in_use = 104, .geometry = {}, .sharers = 2});
-  const TenantGpuUse use = use_of(rig_, "a");
+  const TenantGpuUse use = tenant_gpu_use(rig_, "a");
   EXPECT_EQ(use.slo_state, SloState::kStarved);
   EXPECT_EQ(use.slo_us, 20'000u);
   EXPECT_EQ(use.latency_us, 31'000u);

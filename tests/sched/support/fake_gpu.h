@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -44,6 +45,8 @@ class FakeGpu : public Gpu {
   std::map<uint32_t, UtilisationSample> utilisations;
   std::map<uint32_t, SwitchBatch> switches;  // handed out once
   std::map<pid_t, std::vector<DriverEvent>> attachable;
+  std::optional<Result<std::vector<pid_t>>> all_pids;  // on each GPU; none: it does not tell
+  int pids_asked = 0;
   std::set<uint32_t> unknown_classes;            // of channels
   std::map<uint32_t, std::string> closed;        // GPUs that are not open, and why
   std::map<uint32_t, uint32_t> hardware_groups;  // of group handles; others are groups of their own
@@ -129,6 +132,11 @@ class FakeGpu : public Gpu {
     std::vector<pid_t> pids;
     for (const auto& [pid, events] : attachable) pids.push_back(pid);
     return pids;
+  }
+
+  Result<std::vector<pid_t>> pids_on(uint32_t gpu) override {
+    ++pids_asked;
+    return all_pids ? *all_pids : Gpu::pids_on(gpu);
   }
 
  private:

@@ -52,6 +52,7 @@ class NastyMachine final : public FakeGpu, public Observer, public ProcReader {
     std::map<uint32_t, Group> groups;
     std::set<uint32_t> names;  // of groups, also of those that are no more
     bool was_inherited = false;
+    std::set<ProcessId> found_in{};  // by searches, of holders
   };
   const std::map<uint32_t, Client>& clients() const { return clients_; }
   const std::set<ProcessId>& living() const { return living_; }
@@ -167,8 +168,9 @@ class NastyMachine final : public FakeGpu, public Observer, public ProcReader {
       if (found.empty()) found.push_back({{}, *process, ProcessOpened{}});
       found.push_back({{}, *process, std::move(what)});
     };
-    for (const auto& [handle, client] : clients_) {
+    for (auto& [handle, client] : clients_) {
       if (!client.holders.contains(*process) || (!is_complete && below(2) == 0)) continue;
+      client.found_in.insert(*process);
       add(ClientCreated{handle, client.fd});
       for (const auto& [name, group] : client.groups) {
         const bool is_named = named.contains({handle, name});
@@ -186,6 +188,15 @@ class NastyMachine final : public FakeGpu, public Observer, public ProcReader {
     std::set<pid_t> pids;
     for (const auto& [handle, client] : clients_)
       for (const ProcessId& holder : client.holders) pids.insert(holder.pid);
+    return std::vector<pid_t>(pids.begin(), pids.end());
+  }
+
+  Result<std::vector<pid_t>> pids_on(uint32_t gpu) override {
+    if (fails()) return std::unexpected(failure().error());
+    std::set<pid_t> pids;
+    for (const auto& [handle, client] : clients_)
+      for (const auto& [name, group] : client.groups)
+        if (group.gpu == gpu) pids.insert(client.maker.pid);
     return std::vector<pid_t>(pids.begin(), pids.end());
   }
 
@@ -247,8 +258,12 @@ class NastyMachine final : public FakeGpu, public Observer, public ProcReader {
   Result<> through_owner(const GroupRef& ref) const {
     if (fails()) return failure();
     const auto client = clients_.find(ref.client);
-    if (!living_.contains(ref.process) || client == clients_.end() ||
-        !client->second.holders.contains(ref.process) || !client->second.groups.contains(ref.group))
+    if (client == clients_.end() || !client->second.groups.contains(ref.group))
+      return make_error(std::errc::no_such_process, "control a group");
+    const bool is_holder = client->second.holders.contains(ref.process);
+    const bool has_found_one = std::ranges::any_of(
+        client->second.found_in, [&](const ProcessId& one) { return living_.contains(one); });
+    if (!is_holder && (living_.contains(ref.process) || !has_found_one))
       return make_error(std::errc::no_such_process, "control a group");
     if (client->second.fd != ref.fd) return make_error(std::errc::bad_file_descriptor, "control");
     return {};

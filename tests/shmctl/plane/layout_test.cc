@@ -212,6 +212,7 @@ const Member kMembers[] = {
     MEMBER(ProcessRecord, job_place),
     MEMBER(ProcessRecord, job_left_by),
     MEMBER(ProcessRecord, turn),
+    MEMBER(ProcessRecord, clients),
     MEMBER(LedgerRecord, pid),
     MEMBER(LedgerRecord, fd),
     MEMBER(LedgerRecord, start_ticks),

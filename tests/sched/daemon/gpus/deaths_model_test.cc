@@ -24,7 +24,7 @@
 #include "sched/daemon/gpus/predecessors.h"
 #include "sched/daemon/undoing.h"
 #include "sched/enforce/enforcer.h"
-#include "sched/step/registry.h"
+#include "sched/registry/registry.h"
 #include "shmctl/base/proc_stat.h"
 #include "shmctl/plane/ledger.h"
 #include "shmctl/program/wait.h"

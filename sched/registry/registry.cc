@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sched/step/registry.h"
+#include "sched/registry/registry.h"
 
 #include <algorithm>
 #include <tuple>
@@ -33,7 +33,7 @@ void Registry::apply(const DriverEvent& event, Source source) {
     rescan_requested_ |= event.process.pid == 0;
     return;
   }
-  if (std::holds_alternative<ProcessClosed>(event.what)) return close(event.process);
+  if (std::holds_alternative<ProcessClosed>(event.what)) return end(event.process, event.time);
   if (event.process.pid <= 0) return;
 
   Process& process = opened(event, source);
@@ -42,9 +42,11 @@ void Registry::apply(const DriverEvent& event, Source source) {
       [&](const auto& what) {
         using What = std::decay_t<decltype(what)>;
         if constexpr (std::is_same_v<What, ClientCreated>) {
-          clients[what.client].was_seen_made |= source == Source::kLive;
+          made(process, what.client, source);
         } else if constexpr (std::is_same_v<What, ObjectFreed>) {
-          free(process, what);
+          Process* const heir_of =
+              clients.contains(what.client) ? nullptr : ended_owner(what.client);
+          free(heir_of == nullptr ? process : *heir_of, what);
         } else if constexpr (std::is_same_v<What, ControlMade>) {
           note(process, what);
         } else if constexpr (std::is_same_v<What, DeviceCreated>) {
@@ -60,7 +62,10 @@ void Registry::apply(const DriverEvent& event, Source source) {
 
 Process& Registry::opened(const DriverEvent& event, Source source) {
   const auto known = processes_.find(event.process.pid);
-  if (known != processes_.end() && known->second.id != event.process) close(known->second.id);
+  if (known != processes_.end() && known->second.id != event.process) {
+    heirs_requested_ |= !known->second.holders.empty();  // nobody says whether it is gone
+    close(ProcessId(known->second.id));
+  }
 
   const auto [at, is_new] = processes_.try_emplace(event.process.pid);
   Process& process = at->second;
@@ -74,6 +79,11 @@ Process& Registry::opened(const DriverEvent& event, Source source) {
   if (source == Source::kAttach && !process.uid && clients_[process.id.pid].empty())
     process.is_late_attach = true;  // nobody saw it begin
   const auto* what = std::get_if<ProcessOpened>(&event.what);
+  if (what != nullptr && process.ended) {  // it lives: it had only another program
+    process.ended.reset();
+    ended_.erase(process.id.pid);
+    ++generation_;
+  }
   if (what != nullptr && (is_new || source == Source::kLive)) {  // a search knows nothing of it
     process.ns_pid = what->ns_pid;
     process.cgroup_id = what->cgroup_id;
@@ -84,10 +94,54 @@ Process& Registry::opened(const DriverEvent& event, Source source) {
   return process;
 }
 
+void Registry::end(const ProcessId& process, Time now) {
+  const auto at = processes_.find(process.pid);
+  if (at == processes_.end() || at->second.id != process) return;
+  if (at->second.holders.empty()) return close(process);
+  if (at->second.ended) return;
+  at->second.ended = now;
+  ended_.insert(process.pid);
+  ++generation_;
+}
+
+void Registry::gone_from(const ProcessId& process, uint32_t gpu) {
+  const auto at = processes_.find(process.pid);
+  if (at == processes_.end() || at->second.id != process) return;
+  // The driver lists a client under the pid of its maker on each GPU on which it has something. So
+  // one that has something here is gone, or another process made it: then an heir has it still.
+  std::erase_if(clients_[process.pid], [&](const auto& one) {
+    const Client& client = one.second;
+    const auto here = std::ranges::count_if(client.groups, [&](const auto& group) {
+      return gpu_of(client, group.second.device) == gpu;
+    });
+    heirs_requested_ |= here > 0 && static_cast<std::size_t>(here) < client.groups.size();
+    return here > 0;
+  });
+  heirs_requested_ |= !at->second.heirs.empty();
+  rebuild_holders(at->second);
+  if (at->second.holders.empty()) close(process);
+}
+
+// A handle is used again when its client is gone: an ended process that had it has it no more.
+void Registry::made(Process& process, uint32_t client, Source source) {
+  if (source == Source::kLive)
+    if (Process* const before = ended_owner(client); before != nullptr && before != &process)
+      free(*before, {client, client});
+  clients_[process.id.pid][client].was_seen_made |= source == Source::kLive;
+}
+
+Process* Registry::ended_owner(uint32_t client) {
+  for (const pid_t pid : ended_)
+    if (clients_.at(pid).contains(client)) return &processes_.at(pid);
+  return nullptr;
+}
+
 void Registry::close(ProcessId process) {
   const auto at = processes_.find(process.pid);
   if (at == processes_.end() || at->second.id != process) return;
+  heirs_requested_ |= !at->second.heirs.empty();
   by_pid_.erase(process.pid);
+  ended_.erase(process.pid);
   processes_.erase(at);
   clients_.erase(process.pid);
   ++generation_;
@@ -383,18 +437,26 @@ std::vector<Registry::Owned> Registry::reconcile(const ProcessId& process,
     return std::tie(a.start_ticks, a.pid) < std::tie(b.start_ticks, b.pid);
   };
   std::vector<Owned> of_others;
+  std::set<pid_t> heirs;
   for (const DriverEvent& event : found) {
     const auto* made = std::get_if<ClientCreated>(&event.what);
     const Process* other = made == nullptr ? nullptr : other_owner(process, made->client);
+    if (made != nullptr && other == nullptr) other = former_owner(process, made->client);
     if (other == nullptr) continue;
+    if (other->ended) learn(ProcessId(other->id), made->client, found);
     Process& owner = processes_.at(other->id.pid);
-    if (clients_[owner.id.pid].at(made->client).was_seen_made || is_older(owner.id, process)) {
+    if (owner.ended || clients_[owner.id.pid].at(made->client).was_seen_made ||
+        is_older(owner.id, process)) {
       of_others.push_back({owner.id, made->client});
     } else {
       clients_[owner.id.pid].erase(made->client);
       rebuild_holders(owner);
+      heirs.insert(owner.id.pid);
     }
   }
+  for (const Owned& owned : of_others)
+    if (const auto owner = processes_.find(owned.owner.pid); owner != processes_.end())
+      owner->second.heirs.insert(process.pid);
   const auto is_of_other = [&](const DriverEvent& event) {
     const std::optional<uint32_t> client = client_of(event);
     return client && std::ranges::find(of_others, *client, &Owned::client) != of_others.end();
@@ -405,7 +467,38 @@ std::vector<Registry::Owned> Registry::reconcile(const ProcessId& process,
   if (!has_own && !of_others.empty()) return of_others;
   for (const DriverEvent& event : found)
     if (!is_of_other(event)) apply(event, Source::kAttach);
+  if (const auto at = processes_.find(process.pid); at != processes_.end())
+    at->second.heirs.merge(heirs);
   return of_others;
+}
+
+void Registry::remember(const FormerOwner& former) {
+  for (const uint32_t client : former.clients) former_[client] = former.process;
+}
+
+// Who made a client that `process` has inherited, as is remembered: that has ended while no agent
+// was there, or will be found itself. nullptr: nobody is remembered, or another has its pid by now.
+const Process* Registry::former_owner(const ProcessId& process, uint32_t client) {
+  const auto former = former_.find(client);
+  if (former == former_.end() || former->second == process) return nullptr;
+  const ProcessId& owner = former->second;
+  if (const Process* const bearer = find(owner.pid)) return bearer->id == owner ? bearer : nullptr;
+  Process& taken = opened({{}, owner, ClientCreated{client, -1}}, Source::kAttach);
+  clients_[owner.pid][client];
+  taken.ended = Time{};
+  ended_.insert(owner.pid);
+  return &taken;
+}
+
+// What an heir shows of a client whose owner has ended, and of which no event told.
+void Registry::learn(const ProcessId& owner, uint32_t client, std::span<const DriverEvent> found) {
+  for (const DriverEvent& event : found) {
+    if (client_of(event) != client) continue;
+    const auto* const group = std::get_if<GroupCreated>(&event.what);
+    if (group != nullptr && clients_.at(owner.pid).at(client).groups.contains(group->group))
+      continue;  // its descriptor may have another number in the heir
+    apply({event.time, owner, event.what}, Source::kAttach);
+  }
 }
 
 const Process* Registry::find(pid_t pid) const {
@@ -457,6 +550,8 @@ const Holder* Registry::holder(const ProcessId& process, uint32_t gpu) const {
     if (holder.gpu == gpu) return &holder;
   return nullptr;
 }
+
+bool Registry::take_heirs_request() { return std::exchange(heirs_requested_, false); }
 
 bool Registry::take_rescan_request() { return std::exchange(rescan_requested_, false); }
 

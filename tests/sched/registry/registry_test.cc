@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sched/step/registry.h"
+#include "sched/registry/registry.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ using test::event;
 using test::Handles;
 using test::program;
 
-constexpr ProcessId kProcess{100, 5000};
+constexpr ProcessId kProcess{100, 5000}, kChild{101, 5001};
 constexpr Handles kContext{.client = 0xC1D00001, .device = 1, .group = 0x10, .first_channel = 0x20};
 
 class RegistryTest : public ::testing::Test {
@@ -218,10 +218,71 @@ TEST_F(RegistryTest, ANewBearerOfAPidReplacesTheOld) {
   EXPECT_NE(registry_.find(kProcess.pid), nullptr);
 }
 
-TEST_F(RegistryTest, ExecLeavesNothing) {
-  apply(program(kProcess, kContext));
-  registry_.apply(event(kProcess, ProcessClosed{.by_exec = true}));
+TEST_F(RegistryTest, WhoHasEndedStaysUntilTheDriverHasNothingOfIt) {
+  for (const bool by_exec : {false, true}) {
+    apply(program(kProcess, kContext, 1));
+    registry_.apply(event(kProcess, ProcessClosed{.by_exec = by_exec}));
+    ASSERT_NE(registry_.holder(kProcess, 0), nullptr);
+    EXPECT_TRUE(registry_.find(kProcess)->ended.has_value());
+    EXPECT_EQ(registry_.ended(), std::set<pid_t>{kProcess.pid});
+    registry_.gone_from(kProcess, 1);
+    EXPECT_NE(registry_.holder(kProcess, 0), nullptr) << "it is not there";
+    registry_.gone_from(kProcess, 0);
+    EXPECT_TRUE(registry_.processes().empty());
+    EXPECT_TRUE(registry_.ended().empty());
+  }
+}
+
+TEST_F(RegistryTest, WhoHasEndedAndHadNothingIsForgotten) {
+  registry_.apply(event(kProcess, ProcessOpened{}));
+  registry_.apply(event(kProcess, ProcessClosed{}));
   EXPECT_TRUE(registry_.processes().empty());
+}
+
+TEST_F(RegistryTest, WhoCallsTheDriverAgainAfterAnExecHasNotEnded) {
+  apply(program(kProcess, kContext, 1));
+  registry_.apply(event(kProcess, ProcessClosed{.by_exec = true}));
+  registry_.apply(event(kProcess, ProcessOpened{}));
+  EXPECT_FALSE(registry_.find(kProcess)->ended);
+  EXPECT_TRUE(registry_.ended().empty());
+}
+
+TEST_F(RegistryTest, WhatAnHeirFreesOfOneThatHasEndedIsGone) {
+  apply(program(kProcess, kContext, 1));
+  registry_.apply(event(kProcess, ProcessClosed{}));
+  registry_.apply(event(kChild, ObjectFreed{kContext.client, kContext.group}));
+  EXPECT_EQ(registry_.holder(kProcess, 0), nullptr);
+}
+
+TEST_F(RegistryTest, WhoseHandleIsUsedAgainHasItNoMore) {
+  apply(program(kProcess, kContext, 1));
+  registry_.apply(event(kProcess, ProcessClosed{}));
+  apply(program(kChild, kContext, 1));
+  EXPECT_EQ(registry_.holder(kProcess, 0), nullptr);
+  EXPECT_NE(registry_.holder(kChild, 0), nullptr);
+}
+
+// Another agent has seen who made the client; now it is found in a child, and its maker has ended.
+TEST_F(RegistryTest, WhatIsFoundInAnHeirIsItsFormerOwners) {
+  registry_.remember({kProcess, {kContext.client}});
+  const auto others = registry_.reconcile(kChild, program(kChild, kContext, 1), {});
+  EXPECT_EQ(others, (std::vector<Registry::Owned>{{kProcess, kContext.client}}));
+  ASSERT_NE(registry_.holder(kProcess, 0), nullptr);
+  EXPECT_EQ(registry_.holder(kProcess, 0)->groups[0].ref.process, kProcess);
+  EXPECT_TRUE(registry_.find(kProcess)->ended.has_value());
+  EXPECT_EQ(registry_.find(kProcess)->heirs, std::set<pid_t>{kChild.pid});
+  EXPECT_EQ(registry_.holder(kChild, 0), nullptr);
+
+  // It lives after all.
+  registry_.reconcile(kProcess, program(kProcess, kContext, 1), {});
+  EXPECT_FALSE(registry_.find(kProcess)->ended);
+}
+
+TEST_F(RegistryTest, AFormerOwnersPidMayBeAnothersByNow) {
+  registry_.remember({{kProcess.pid, kProcess.start_ticks - 1}, {kContext.client}});
+  registry_.apply(event(kProcess, ProcessOpened{}));
+  EXPECT_TRUE(registry_.reconcile(kChild, program(kChild, kContext, 1), {}).empty());
+  EXPECT_NE(registry_.holder(kChild, 0), nullptr);
 }
 
 TEST_F(RegistryTest, AcceptsAProcessWhoseOpeningWasLost) {
@@ -373,6 +434,7 @@ TEST_F(RegistryTest, TwoHundredProgramsLeaveNothingBehind) {
     }
     if (below(10) == 0) registry_.apply(event({}, EventsLost{1}));
     registry_.apply(event(process, ProcessClosed{.by_exec = below(2) == 0}));
+    for (uint32_t gpu = 0; gpu < 3; ++gpu) registry_.gone_from(process, gpu);
   }
   EXPECT_TRUE(registry_.processes().empty());
 }

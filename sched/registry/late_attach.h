@@ -23,7 +23,7 @@
 #include "intercept/gpu.h"
 #include "intercept/observer.h"
 #include "sched/enforce/driver_line.h"
-#include "sched/step/registry.h"
+#include "sched/registry/registry.h"
 #include "shmctl/base/clock.h"
 
 namespace gpushare {
@@ -55,6 +55,8 @@ class LateAttach {
   // To be called for as long as that is so: the pauses between two looks grow to a second only,
   // because it has the GPU meanwhile.
   void look_despite_freeze(pid_t pid);
+  // At all that have the driver open: one of them may hold what another one had that has ended.
+  void look_for_heirs();
   // At those of which no event told, now and then: a process that had nothing is looked at less and
   // less often, once in 30 s in the end; also at those of which a look failed, and at those that
   // held a client of another process that has it no more. To be called about once a second.
@@ -105,6 +107,8 @@ class LateAttach {
   std::unique_ptr<UserSearch> users_;  // nullptr: none is under way
   bool wants_all_ = false;             // look_at_all() has been called and not begun
   bool is_of_all_ = false;             // users_ is for that, and not for look_around()
+  bool is_of_heirs_ = false;           // or for look_for_heirs()
+  bool wants_heirs_ = false;           // which has failed
   Time next_all_{};
   Nanos between_all_{};
   std::deque<pid_t> line_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sched/step/late_attach.h"
+#include "sched/registry/late_attach.h"
 
 #include <algorithm>
 #include <set>
@@ -33,11 +33,13 @@ void LateAttach::advance_users(Nanos budget) {
     users_ = gpu_.find_users();  // also instead of one under way, which may be older
     wants_all_ = false;
     is_of_all_ = true;
+    is_of_heirs_ = false;
     const bool was_calm = now - next_all_ >= kLongestBetweenAll;
     between_all_ = was_calm ? kShortestBetweenAll
                             : std::clamp(2 * between_all_, kShortestBetweenAll, kLongestBetweenAll);
     next_all_ = now + between_all_;
   }
+  if (!users_ && std::exchange(wants_heirs_, false)) look_for_heirs();
   if (!users_) return;
   const auto advanced = users_->advance(budget);
   if (!advanced) {
@@ -46,13 +48,14 @@ void LateAttach::advance_users(Nanos budget) {
                   advanced.error().message());
     users_.reset();
     wants_all_ |= is_of_all_;
+    wants_heirs_ |= is_of_heirs_;
     return;
   }
   const std::optional<std::vector<pid_t>>& found = *advanced;
   if (!found) return;
   cannot_list_ = false;
   users_.reset();
-  if (!is_of_all_) return look_at(*found);
+  if (!is_of_all_ && !is_of_heirs_) return look_at(*found);
   for (const pid_t pid : *found) add(pid);
 }
 
@@ -95,13 +98,20 @@ void LateAttach::look_around() {
   if (observer_ == nullptr) {
     if (users_) return;
     users_ = gpu_.find_users();
-    is_of_all_ = false;
+    is_of_all_ = is_of_heirs_ = false;
     return;
   }
   std::vector<pid_t> pids;
   for (const auto& [pid, process] : registry_.processes())
     if (process.holders.empty()) pids.push_back(pid);
   look_at(pids);
+}
+
+void LateAttach::look_for_heirs() {
+  if (users_ && is_of_all_) return;  // which looks at them as well
+  users_ = gpu_.find_users();
+  is_of_all_ = false;
+  is_of_heirs_ = true;
 }
 
 // At those of which no event told. `unseen`: all of them.
@@ -238,7 +248,9 @@ bool LateAttach::end(Current& current, const Answer& answer) {
 void LateAttach::take(const Current& current, const ObjectSearch::Found& found, bool is_whole) {
   if (found.empty()) {
     const Process* known = registry_.find(current.pid);
-    if (known != nullptr && is_whole) registry_.reconcile(known->id, {}, current.known);
+    // What has ended has no descriptors: that does not say what became of its objects.
+    if (known != nullptr && is_whole && !known->ended)
+      registry_.reconcile(known->id, {}, current.known);
     return;
   }
   const ProcessId process = found.front().process;
@@ -259,7 +271,7 @@ void LateAttach::watch(const ProcessId& process) {
     return;
   }
   unwatched_.erase(process);
-  if (!watched) registry_.close(process);  // it ended meanwhile, and nobody would tell
+  if (!watched) registry_.end(process, clock_.now());  // meanwhile, and nobody would tell
 }
 
 }  // namespace gpushare

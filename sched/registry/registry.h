@@ -8,6 +8,8 @@
 //   2. An object lives under its parent; freeing a parent frees what is below.
 //   3. Seeing an object twice (live event and late attach) changes nothing.
 //   4. A holder exists exactly while its process has a compute group on that GPU.
+//   5. A process that has ended stays while it may have one: another process may hold its
+//      descriptors, and then what it has goes on. The driver says when it has gone (ended.h).
 // Events whose opening was lost are accepted; what they do not tell stays unknown.
 #pragma once
 
@@ -34,6 +36,15 @@ struct Process {
   std::string command;
   bool is_late_attach = false;  // was there before the agent
   std::vector<Holder> holders;  // ascending by gpu
+  // Since when it has ended, or has another program; something of it may still be on the GPU.
+  std::optional<Time> ended{};
+  std::set<pid_t> heirs{};  // in which clients of it were found
+};
+
+// A process that an agent before us has seen to have these clients.
+struct FormerOwner {
+  ProcessId process;
+  std::vector<uint32_t> clients;
 };
 
 class Registry {
@@ -56,11 +67,19 @@ class Registry {
   // Takes over what Gpu::attach() has found of `process`. Of the objects `known`, those that were
   // not found are forgotten; a client's memory, which attach cannot see, goes with the client. A
   // client that RM shows in several processes, because they inherited its descriptor, has one
-  // owner: the process that was seen to make it, otherwise the oldest one. Returns the clients, and
-  // their owners, that were found in `process` and are not its own.
+  // owner: the process that was seen to make it, by us or by an agent before us, otherwise the
+  // oldest one. Returns the clients, and their owners, that were found in `process` and are not its
+  // own.
   std::vector<Owned> reconcile(const ProcessId& process, std::span<const DriverEvent> found,
                                std::span<const ObjectRef> known);
+  void remember(const FormerOwner& former);
+  // The process has ended. It is forgotten, unless it has compute groups: then it stays, with them.
+  void end(const ProcessId& process, Time now);
+  // The driver has nothing of it on this GPU any more. Forgets it if it has nothing on others.
+  void gone_from(const ProcessId& process, uint32_t gpu);
   void close(ProcessId process);
+  // Those that have ended and stay, by pid.
+  const std::set<pid_t>& ended() const { return ended_; }
   // The clients (with the same handle twice), groups and channels of a process.
   std::vector<ObjectRef> objects(pid_t pid) const;
   bool owns(const Owned& owned) const;
@@ -88,6 +107,9 @@ class Registry {
   uint64_t generation() const { return generation_; }
   // True once after events of unknown processes were lost.
   bool take_rescan_request();
+  // True once after another process got the pid of one that had something: if that remains, it is
+  // the heir's in which it is found.
+  bool take_heirs_request();
   // How many groups, channels and allocations were gone through to make holders anew.
   uint64_t looked_at() const { return looked_at_; }
 
@@ -118,9 +140,13 @@ class Registry {
   using Clients = std::map<uint32_t, Client>;
 
   Process& opened(const DriverEvent& event, Source source);
+  Process* ended_owner(uint32_t client);
+  const Process* former_owner(const ProcessId& process, uint32_t client);
+  void learn(const ProcessId& owner, uint32_t client, std::span<const DriverEvent> found);
   void forget(Process& process, std::span<const DriverEvent> found,
               std::span<const ObjectRef> known);
   const Process* other_owner(const ProcessId& process, uint32_t client) const;
+  void made(Process& process, uint32_t client, Source source);
   void add(Process& process, const DeviceCreated& made, Source source);
   void add(Process& process, const GroupCreated& made);
   void add(Process& process, const ChannelCreated& made);
@@ -150,8 +176,10 @@ class Registry {
   std::map<pid_t, Process> processes_;
   std::unordered_map<pid_t, const Process*> by_pid_;  // the same: they are looked up all the time
   std::map<pid_t, Clients> clients_;                  // same keys as processes_
+  std::set<pid_t> ended_;                             // of processes_
+  std::unordered_map<uint32_t, ProcessId> former_;    // owners of clients, as remembered
   uint64_t generation_ = 0, last_serial_ = 0, looked_at_ = 0;
-  bool rescan_requested_ = false;
+  bool rescan_requested_ = false, heirs_requested_ = false;
 };
 
 }  // namespace gpushare

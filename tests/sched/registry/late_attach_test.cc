@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sched/step/late_attach.h"
+#include "sched/registry/late_attach.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
