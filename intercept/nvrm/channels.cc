@@ -5,6 +5,12 @@
 #include <optional>
 
 namespace gpushare::nvrm {
+
+bool may_have_moved(const Error& error) {
+  return is_gone(error) || error.code == std::errc::bad_file_descriptor ||
+         error.code == std::errc::no_such_device;
+}
+
 namespace {
 
 Result<> switch_channels(const RmClient& client, uint32_t gpu, std::span<const ChannelRef> channels,
@@ -23,12 +29,6 @@ Result<> switch_channels(const RmClient& client, uint32_t gpu, std::span<const C
 // Where a descriptor is looked for that is not under its number any more: a few are asked, so that
 // a process with very many does not take long.
 constexpr size_t kMostDescriptors = 1024, kMostAsked = 16;
-
-// Whether another file may be under the number, or none.
-bool may_have_moved(const Error& error) {
-  return is_gone(error) || error.code == std::errc::bad_file_descriptor ||
-         error.code == std::errc::no_such_device;
-}
 
 // A program may move its descriptor to another number, and set its slices on it: then they are set
 // there. One that only another process holds is not found.

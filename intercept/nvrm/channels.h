@@ -21,6 +21,9 @@ Result<> freeze_channels(const RmClient& client, uint32_t gpu,
                          std::span<const ChannelRef> channels);
 Result<> thaw_channels(const RmClient& client, uint32_t gpu, std::span<const ChannelRef> channels);
 
+// Whether a call failed because the process, or its descriptor, is not there: then another process
+// may have it.
+bool may_have_moved(const Error& error);
 // The slice of the group, and the hardware's number of it.
 Result<> set_group_slice(const RmClient& client, const GroupRef& group, Micros slice);
 Result<Micros> group_slice(const RmClient& client, const GroupRef& group);

@@ -224,17 +224,20 @@ class RmGpu final : public Gpu {
       return make_error(std::errc::operation_not_permitted, "control a GPU", support_.reason);
     return {};
   }
-  // Asks on the owner's descriptor; when the owner has ended, on those that others have of it.
+  // Asks on the owner's descriptor; when the owner has it no more, on those that others have of it.
   template <class Answer>
   Answer through_holders(const GroupRef& group,
                          const std::function<Answer(const GroupRef&)>& ask) const {
     Answer answer = ask(group);
-    if (answer || !is_gone(answer.error())) return answer;
+    if (answer || !may_have_moved(answer.error())) return answer;
     for (const auto& [process, fd] : learnt_.holders(group.client)) {
       if (process == group.process) continue;
       Answer other = ask({process, fd, group.client, group.group});
-      if (other || !is_gone(other.error())) return other;
+      if (other || !may_have_moved(other.error())) return other;
     }
+    // One that is not reaped yet has ended, too.
+    if (client_.driver().life(group.process) == Life::kEnded)
+      return make_error(std::errc::no_such_process, answer.error().step, answer.error().detail);
     return answer;
   }
   // Opens the GPU if it is not open: for recovery the first call is early enough.

@@ -81,6 +81,12 @@ has_slice() { [ "$(slice_of "$1")" = "$2" ]; }
 has_another_slice() { [ "$(slice_of "$1")" != "$2" ]; }
 is_frozen() { [ "$(freezes_of "$1")" -gt 0 ]; }
 is_thawed() { [ "$(freezes_of "$1")" = 0 ]; }
+holders() { # the processes that have a control file open
+  local file
+  for file in /proc/[0-9]*/fd/*; do
+    [ "$(readlink "$file")" != /dev/nvidiactl ] || echo "$file" | cut -d/ -f3
+  done | sort -u
+}
 # client WORD...: starts rm_client, with its output in /tmp/client.PID.
 client() {
   exec 3>/tmp/client.new # opened here and not by the child, because it is renamed at once
@@ -189,6 +195,38 @@ kill_agent_and_expect_a_thaw() { # PID of a client that is being frozen by hand
   gpushare thaw "$1"
   wait_for 5 is_thawed "$1"
 }
+# expect_the_outlived_is_held TENANT: a busy client of this tenant, whose cap is 30 %, ends, while a child that never calls
+# the driver keeps its files: its work is capped and frozen as before, also by the next agent, until the child ends.
+expect_the_outlived_is_held() {
+  local pid agent
+  rm -f /tmp/end
+  client open busy echo=ready until=/tmp/end leave-open
+  pid=$started
+  wait_for 10 grep -q ready "/tmp/client.$pid"
+  wait_for 5 gpushare attach "$pid" "$1"
+  wait_for 5 is_known "$pid"
+  : >/tmp/end
+  wait_for 5 has_ended_before_its_child "$pid"
+  has_true_share "$pid" 10 45 4
+  gpushare freeze "$1"
+  wait_for 5 has_state "$pid" frozen-user
+  equal 0 "$(true_share "$pid" 0.5)" "the share of a frozen one"
+  gpushare thaw "$1"
+  has_true_share "$pid" 10 45 4
+  agent=$(agent_pid)
+  kill -9 "$agent"
+  wait_for 10 has_another_agent "$agent"
+  wait_for 10 is_known "$pid"
+  has_true_share "$pid" 10 45 4
+  # shellcheck disable=SC2046 # words
+  end $(clients_with_files)
+  wait_for 5 is_unknown "$pid"
+}
+clients_with_files() {
+  local pid
+  for pid in $(holders); do [ "$(cat "/proc/$pid/comm")" != rm_client ] || echo "$pid"; done
+}
+has_ended_before_its_child() { [ -n "$(clients_with_files)" ] && [ "$(clients_with_files)" != "$1" ]; }
 is_known() { [ -n "$(process_value "$1" state)" ]; }
 is_unknown() { ! is_known "$1"; }
 has_state() { [ "$(process_value "$1" state)" = "$2" ]; }

@@ -3,10 +3,10 @@
 """Work that goes on after its program has ended, in a tenant with a cap of 10 %: outlived.py BUILD [--out FILE].
 
 A child that never calls the driver keeps the descriptors that it inherited, so that the driver goes on with what lies
-in the stream (tests/attacks/outlived). Five ways: alone; beside a program of another tenant; while the agent is killed
+in the stream (tests/attacks/escapes/outlived). Five ways: alone; beside a program of another tenant; while the agent is killed
 and started again; in a tenant that is frozen then; and without an agent, while all channels are frozen that RM tells of
 when it is asked on the child's descriptors. Of each second: which part of it the work had. The status is 0 if the cap
-and the freezes held, which they do not yet (docs/limits.md). It needs root, and a GPU that nothing else uses.
+and the freezes held. It needs root, and a GPU that nothing else uses.
 """
 import contextlib
 import json

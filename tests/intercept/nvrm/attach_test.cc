@@ -57,6 +57,17 @@ void expect_context(const std::vector<DriverEvent>& events, const FakeRm::Contex
   EXPECT_EQ(channels, context.channels);
 }
 
+// An answer without objects would say that they are gone, and a child may have the descriptor.
+TEST_F(AttachTest, OfOneThatHasEndedAndIsNotReapedNothingIsSaid) {
+  const int fd = rm_.open_control(kProgram);
+  rm_.make_context(rm_.make_client(kProgram, fd), 0, 0x5C000001);
+  rm_.share(kProgram, fd, ProcessId{4712, 1});
+  rm_.end(kProgram.pid);
+  const auto found = find_objects(client(), kProgram, {}, learnt_)->finish();
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().code, std::errc::no_such_process);
+}
+
 TEST_F(AttachTest, FindsAContextParentsFirst) {
   const int fd = rm_.open_control(kProgram);
   const uint32_t theirs = rm_.make_client(kProgram, fd);

@@ -61,6 +61,11 @@ FakeRm::Context FakeRm::make_context(uint32_t client, size_t gpu, uint32_t first
   return made;
 }
 
+void FakeRm::end(pid_t pid) {
+  programs_.at(pid).files.clear();
+  ended.insert(pid);
+}
+
 void FakeRm::kill(pid_t pid) {
   for (const auto& [number, fd] : programs_.at(pid).files)
     std::erase_if(clients_, [file = *file_of(fd.get())](const auto& entry) {

@@ -76,6 +76,8 @@ class FakeRm final : public Driver {
   void pass_clients(uint32_t count) { next_client_ += count; }
   void wrap_clients() { next_client_ = 0xC1D00000; }  // as RM does after 2^20 of them
   void kill(pid_t pid);                               // its objects are gone too
+  // It has ended and is not reaped: it has no descriptors, and others may have copies of them.
+  void end(pid_t pid);
   void close_in(pid_t pid, int fd);
   // Gives `to` a copy of the descriptor under the same number, as fork() does.
   void share(ProcessId from, int fd, ProcessId to) { share(from, fd, to, fd); }
@@ -90,6 +92,7 @@ class FakeRm final : public Driver {
 
   // --- faults
   std::set<pid_t> ended;
+  std::vector<pid_t> pids_on;         // that each GPU has clients of
   std::optional<std::errc> fetching;  // the error with which fetch() fails
   void fail_always(Call call, Failure failure) { always_[call] = failure; }
   void fail_nth(size_t nth_from_now, Failure failure) {

@@ -177,6 +177,11 @@ uint32_t FakeRm::subdevice_control(size_t gpu, const gs_nvos54& call) {
           call, [&](auto& params) { std::ranges::copy(model.name, params.ascii); });
     case GS_CTRL_GPU_GET_GID_INFO:
       return with<gs_gid_info>(call, [&](auto& params) { copy_text(params.data, model.uuid); });
+    case GS_CTRL_GPU_GET_PIDS:
+      return with<gs_gpu_pids>(call, [&](auto& params) {
+        if (params.type != GS_GPU_PIDS_BY_CLASS || params.id != GS_CLASS_SUBDEVICE) return;
+        for (const pid_t pid : pids_on) params.pids[params.count++] = static_cast<gs_u32>(pid);
+      });
     case GS_CTRL_GPU_GET_ID:
       return with<gs_gpu_id>(call, [&](auto& params) { params.gpu_id = model.gpu_id; });
     case GS_CTRL_FB_GET_INFO:

@@ -95,6 +95,32 @@ TEST_F(RmGpuFakeTest, ControlsFreezesSlicesAndReads) {
   EXPECT_EQ(batch->records.size(), 1u);
 }
 
+TEST_F(RmGpuFakeTest, TellsWhoIsOnAGpu) {
+  auto gpu = make();
+  rm_.pids_on = {self_.pid, 4711};
+  EXPECT_EQ(gpu->pids_on(1), rm_.pids_on);
+  EXPECT_EQ(gpu->pids_on(2).error().code, std::errc::no_such_device);
+  rm_.fail_always({GS_NV_ESC_RM_CONTROL, GS_CTRL_GPU_GET_PIDS},
+                  {.status = GS_NV_ERR_NOT_SUPPORTED});
+  EXPECT_EQ(gpu->pids_on(1).error().code, std::errc::not_supported);
+}
+
+// The descriptor has another number there.
+TEST_F(RmGpuFakeTest, AGroupIsReachedThroughWhoHasInheritedIt) {
+  const ProcessId maker{4711, 1};
+  const int fd = rm_.open_control(maker);
+  const uint32_t client = rm_.make_client(maker, fd);
+  const FakeRm::Context context = rm_.make_context(client, 1, 0x5C000001);
+  const GroupRef group{maker, fd, client, context.groups[0]};
+  rm_.share(maker, fd, self_, fd + 100);
+  auto gpu = make();
+  rm_.end(maker.pid);
+  EXPECT_FALSE(gpu->set_slice(group, Micros(7)));
+  ASSERT_TRUE(gpu->attach(self_.pid)->finish());
+  EXPECT_TRUE(gpu->set_slice(group, Micros(7)));
+  EXPECT_EQ(gpu->slice(group), Micros(7));
+}
+
 TEST_F(RmGpuFakeTest, ASliceUnderAMicrosecondIsRefusedHere) {
   auto gpu = make();
   EXPECT_EQ(gpu->set_slice(group(), Micros(0)).error().code, std::errc::invalid_argument);

@@ -107,6 +107,13 @@ test_ACapHoldsAndTheRestStaysFree() {
   has_true_share "$started" 90 100 1
 }
 
+test_WorkThatOutlivesItsProgramIsHeld() {
+  agent_up
+  gpushare set --create outlived max=30%
+  expect_the_outlived_is_held outlived
+  gpushare remove outlived
+}
+
 test_IdlePriorityYieldsToOthers() {
   local idle
   agent_up

@@ -48,12 +48,6 @@ test_ASecondNameSchedulesNoGroupAgain() {
   equal 0x1b "$(rm_client open schedule-dup | status_of schedule-dup)" status
 }
 
-holders() { # the processes that have a control file open
-  local file
-  for file in /proc/[0-9]*/fd/*; do
-    [ "$(readlink "$file")" != /dev/nvidiactl ] || echo "$file" | cut -d/ -f3
-  done | sort -u
-}
 are_held_by() { # PROGRAM
   local programs pid
   programs=$(for pid in $(holders); do cat "/proc/$pid/comm"; done)

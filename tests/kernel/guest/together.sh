@@ -199,6 +199,14 @@ test_ACapWrittenToSysfsHolds() {
 }
 
 # Who is in no tenant by name or rule is in default, which can be closed as any other.
+test_WorkThatOutlivesItsProgramIsHeld() {
+  agent_up
+  echo outlived >$tree/create
+  echo "30000 100000" >$tree/tenants/outlived/max
+  expect_the_outlived_is_held outlived
+  wait_for 5 sh -c "echo outlived >$tree/remove"
+}
+
 test_ACapOfTheDefaultTenantHolds() {
   agent_up
   busy_client

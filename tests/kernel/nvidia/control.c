@@ -99,6 +99,41 @@ static u32 get_id(struct sn_object *object, void *params)
 	return GS_NV_OK;
 }
 
+struct pids_of {
+	struct gs_gpu_pids *params;
+	const struct sn_gpu *gpu;
+	bool is_full;
+};
+
+/* Each pid once. */
+static void add_pid(struct sn_object *object, void *data)
+{
+	struct pids_of *of = data;
+	struct gs_gpu_pids *params = of->params;
+	u32 i;
+
+	if (object->gpu != of->gpu || object->class_id != params->id)
+		return;
+	for (i = 0; i < params->count; i++)
+		if (params->pids[i] == object->client->pid)
+			return;
+	if (params->count == GS_GPU_PIDS_MAX)
+		of->is_full = true;
+	else
+		params->pids[params->count++] = object->client->pid;
+}
+
+static u32 get_pids(struct sn_object *object, void *params)
+{
+	struct pids_of of = {.params = params, .gpu = object->gpu};
+
+	if (of.params->type != GS_GPU_PIDS_BY_CLASS)
+		return GS_NV_ERR_INVALID_ARGUMENT;
+	of.params->count = 0;
+	sn_for_each_object(add_pid, &of);
+	return of.is_full ? GS_NV_ERR_NO_MEMORY : GS_NV_OK;
+}
+
 static u32 fb_get_info(struct sn_object *object, void *params)
 {
 	struct gs_fb_info *info = params;
@@ -298,6 +333,7 @@ static const struct control {
 	{CARRY_CTRL_IMPORT, GS_CLASS_ROOT_CLIENT, sizeof(struct carry_import), sn_import_objects},
 	{GS_CTRL_GPU_GET_NAME_STRING, GS_CLASS_SUBDEVICE, sizeof(struct gs_name_string), get_name},
 	{GS_CTRL_GPU_GET_GID_INFO, GS_CLASS_SUBDEVICE, sizeof(struct gs_gid_info), get_gid},
+	{GS_CTRL_GPU_GET_PIDS, GS_CLASS_SUBDEVICE, sizeof(struct gs_gpu_pids), get_pids},
 	{GS_CTRL_GPU_GET_ID, GS_CLASS_SUBDEVICE, sizeof(struct gs_gpu_id), get_id},
 	{GS_CTRL_FB_GET_INFO, GS_CLASS_SUBDEVICE, sizeof(struct gs_fb_info), fb_get_info},
 	{GS_CTRL_GR_SM_MAPPINGS, GS_CLASS_SUBDEVICE, sizeof(struct gs_sm_mappings),

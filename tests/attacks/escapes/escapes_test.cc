@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs that try to leave their tenant, or to use more than it has:
-// tests/attacks/short_programs, daemonise and undumpable, beside a real agent on the simulated GPU.
+// short_programs, daemonise and undumpable, beside a real agent on the simulated GPU.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
