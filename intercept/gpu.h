@@ -5,8 +5,8 @@
 // does (0.6 ms for a freeze of one program, driver-facts section 3; much longer while others hold
 // the driver's lock). Threads: freeze(), thaw(), set_slice(), slice(), hardware_group() and
 // searches for different processes may be called from several at once, and so may open(),
-// read_switches(), utilisation() and pids_on() for different GPUs; the others come from one thread,
-// and may meet them.
+// read_switches() and utilisation() for different GPUs, and missing(); the others come from one
+// thread, and may meet them.
 #pragma once
 
 #include <cstdint>
@@ -193,11 +193,12 @@ class Gpu {
   // takes as long as reading all of /proc does; the second one is for the agent.
   virtual Result<std::vector<pid_t>> users() const = 0;
   virtual std::unique_ptr<UserSearch> find_users() const { return users_at_once(users()); }
-  // The processes that have something on this GPU by the driver's own word, also those that have
-  // ended while another process holds their descriptors: by the pids that they had. Error
-  // not_supported: this driver does not tell; others: it cannot be said now.
-  virtual Result<std::vector<pid_t>> pids_on(uint32_t) {
-    return make_error(std::errc::not_supported, "list who is on a GPU");
+  // Those of these objects (a client is one of its own) that the driver does not have any more.
+  // It knows them by their names alone, whoever may use them now. Takes some microseconds for each
+  // on an H200, and no GPU is asked. Error not_supported: this driver does not tell; others: it
+  // cannot be said now.
+  virtual Result<std::vector<ObjectRef>> missing(std::span<const ObjectRef>) {
+    return make_error(std::errc::not_supported, "ask for objects");
   }
 };
 

@@ -248,6 +248,12 @@ struct gs_handle_info {
   gs_u32 h_object, index;
   gs_u64 result;
 };
+/* On our own client, of any object of any client, without any privilege: what we may do with it.
+ * Tells whether it is there. */
+#define GS_CTRL_CLIENT_GET_ACCESS_RIGHTS 0xD03u
+struct gs_access_rights {
+  gs_u32 h_object, h_client, rights;
+};
 #define GS_CTRL_GPU_GET_NAME_STRING 0x20800110u /* ctrl2080gpu.h */
 struct gs_name_string {
   gs_u32 flags;
@@ -263,18 +269,6 @@ struct gs_gid_info {
   gs_u32 index, flags, length;
   gs_u8 data[256];
 };
-/* The processes whose clients have an object of this class on the GPU, by the pids that made the
- * clients: as the caller's pid namespace numbers them, or did while they lived. Without any
- * privilege. */
-#define GS_CTRL_GPU_GET_PIDS 0x2080018Du
-#define GS_GPU_PIDS_MAX 950
-#define GS_GPU_PIDS_BY_CLASS 0u
-struct gs_gpu_pids {
-  gs_u32 type, id; /* GS_GPU_PIDS_BY_CLASS and the class */
-  gs_u32 count;
-  gs_u32 pids[GS_GPU_PIDS_MAX];
-};
-
 #define GS_CTRL_GPU_GET_ID 0x20800142u
 struct gs_gpu_id {
   gs_u32 gpu_id;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "intercept/nvrm/rm_gpu.h"
 
-#include <algorithm>
 #include <array>
 #include <functional>
 #include <mutex>
@@ -195,21 +194,18 @@ class RmGpu final : public Gpu {
   std::unique_ptr<UserSearch> find_users() const override {
     return std::make_unique<Users>(client_.driver());
   }
-  Result<std::vector<pid_t>> pids_on(uint32_t gpu) override {
-    if (gpu >= infos_.size() || !client_.is_open(gpu))
-      return make_error(std::errc::no_such_device, "list who is on a GPU", std::to_string(gpu));
-    gs_gpu_pids params{};
-    params.type = GS_GPU_PIDS_BY_CLASS;
-    params.id = GS_CLASS_SUBDEVICE;
-    if (auto done =
-            client_.subdevice_control(gpu, GS_CTRL_GPU_GET_PIDS, params, "list who is on a GPU");
-        !done)
-      return std::unexpected(done.error());
-    std::vector<pid_t> pids;
-    for (const uint32_t pid :
-         std::span(params.pids).first(std::min<uint32_t>(params.count, GS_GPU_PIDS_MAX)))
-      pids.push_back(static_cast<pid_t>(pid));
-    return pids;
+  Result<std::vector<ObjectRef>> missing(std::span<const ObjectRef> objects) override {
+    std::vector<ObjectRef> gone;
+    for (const ObjectRef& object : objects) {
+      gs_access_rights params{.h_object = object.object, .h_client = object.client, .rights = 0};
+      const auto there =
+          rm_control(client_.driver(), client_.fd(), client_.client(), client_.client(),
+                     GS_CTRL_CLIENT_GET_ACCESS_RIGHTS, params, "ask for an object");
+      if (there) continue;
+      if (!is_gone(there.error())) return std::unexpected(there.error());
+      gone.push_back(object);
+    }
+    return gone;
   }
 
  private:
@@ -226,14 +222,14 @@ class RmGpu final : public Gpu {
   }
   // Asks on the owner's descriptor; when the owner has it no more, on those that others have of it.
   template <class Answer>
-  Answer through_holders(const GroupRef& group,
-                         const std::function<Answer(const GroupRef&)>& ask) const {
+  Answer through_holders(const GroupRef& group, const std::function<Answer(const GroupRef&)>& ask) {
     Answer answer = ask(group);
     if (answer || !may_have_moved(answer.error())) return answer;
     for (const auto& [process, fd] : learnt_.holders(group.client)) {
       if (process == group.process) continue;
       Answer other = ask({process, fd, group.client, group.group});
       if (other || !may_have_moved(other.error())) return other;
+      if (is_gone(other.error())) learnt_.forget(process);  // others come into its place
     }
     // One that is not reaped yet has ended, too.
     if (client_.driver().life(group.process) == Life::kEnded)

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// EndedProcesses: asks the driver for how long those that have ended have something on the GPUs. It
-// takes down what a program had in 0.1 s; but while another process, a child for example, has its
-// descriptors open, what lies in its streams goes on. One thread, the scheduler's; questions are
-// asked on threads of their own, or in step.
+// EndedProcesses: asks the driver whether what was left is still there. A program's end takes 0.1 s
+// for the driver; but while another process, a child for example, has its descriptors open, what
+// lies in its streams goes on. One thread, the scheduler's; questions are asked on a thread of
+// their own, or in step.
 #pragma once
 
 #include <future>
-#include <memory>
-#include <set>
 #include <vector>
 
 #include "intercept/gpu.h"
@@ -24,18 +22,19 @@ class EndedProcesses {
   static constexpr Nanos kTakenDown = std::chrono::milliseconds(300);
 
   // All outlive it.
-  EndedProcesses(Gpu& gpu, Registry& registry, const Clock& clock, DriverCalls calls);
-  // Waits for the questions that are under way.
+  EndedProcesses(Gpu& gpu, Registry& registry, const Clock& clock, DriverCalls calls)
+      : gpu_(gpu), registry_(registry), clock_(clock), calls_(calls) {}
+  // Waits for the question that is under way.
   ~EndedProcesses();
   EndedProcesses(const EndedProcesses&) = delete;
   EndedProcesses& operator=(const EndedProcesses&) = delete;
 
-  // To be called in each step. Forgets those of which the driver has nothing any more, and asks
-  // again: at once after an end, then with pauses that grow to a second.
+  // To be called in each step. Takes from the registry what the driver has no more, and asks again:
+  // at once after an end, then with pauses that grow to a second.
   void look();
   // Waits until no question is under way, but not longer. Returns false when one is.
   bool rest(Nanos patience) const;
-  // When look() wants to be called next; Time::max(): not before another one ends.
+  // When look() wants to be called next; Time::max(): not before something else is left.
   Time next() const;
   // Whether it has ended longer ago than the driver needs, and is still there.
   static bool remains(const Process& process, Time now) {
@@ -43,24 +42,20 @@ class EndedProcesses {
   }
 
  private:
-  using Answer = Result<std::vector<pid_t>>;
-  struct OnGpu {
-    std::set<ProcessId> asked;   // of whom the question under way is
-    std::future<Answer> answer;  // invalid: none is
-    std::set<ProcessId> known;   // of whom one has been
-    Time next{};
-    Nanos pause{};
-  };
+  using Answer = Result<std::vector<ObjectRef>>;
 
-  std::set<ProcessId> on(uint32_t gpu) const;
-  void ask(uint32_t gpu, OnGpu& one, std::set<ProcessId> ended);
-  void take(uint32_t gpu, OnGpu& one, const Answer& answer);
+  void ask();
+  void take(const Answer& answer);
 
   Gpu& gpu_;
   Registry& registry_;
   const Clock& clock_;
   const DriverCalls calls_;
-  std::vector<OnGpu> gpus_;  // by index
+  std::vector<ObjectRef> asked_;
+  std::future<Answer> answer_;  // invalid: no question is under way
+  uint64_t leavings_ = 0;       // of the registry, when it was asked last
+  Time next_{};
+  Nanos pause_{};
   bool has_warned_ = false;
 };
 

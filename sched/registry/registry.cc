@@ -12,6 +12,14 @@
 namespace gpushare {
 namespace {
 
+// Of a crowd some are enough: they are named to people.
+void note_heir(Process& process, pid_t heir) {
+  constexpr std::size_t kMost = 4;
+  if (process.heirs.size() >= kMost && !process.heirs.contains(heir))
+    process.heirs.erase(process.heirs.begin());
+  process.heirs.insert(heir);
+}
+
 std::pair<uint32_t, uint32_t> name_of(const ComputeGroup& group) {
   return {group.ref.client, group.ref.group};
 }
@@ -36,17 +44,15 @@ void Registry::apply(const DriverEvent& event, Source source) {
   if (std::holds_alternative<ProcessClosed>(event.what)) return end(event.process, event.time);
   if (event.process.pid <= 0) return;
 
-  Process& process = opened(event, source);
-  Clients& clients = clients_[process.id.pid];
+  Process* const owner = left_by(event);
+  Process& process = owner != nullptr ? *owner : opened(event, source);
   std::visit(
       [&](const auto& what) {
         using What = std::decay_t<decltype(what)>;
         if constexpr (std::is_same_v<What, ClientCreated>) {
           made(process, what.client, source);
         } else if constexpr (std::is_same_v<What, ObjectFreed>) {
-          Process* const heir_of =
-              clients.contains(what.client) ? nullptr : ended_owner(what.client);
-          free(heir_of == nullptr ? process : *heir_of, what);
+          free(process, what);
         } else if constexpr (std::is_same_v<What, ControlMade>) {
           note(process, what);
         } else if constexpr (std::is_same_v<What, DeviceCreated>) {
@@ -58,12 +64,22 @@ void Registry::apply(const DriverEvent& event, Source source) {
         }
       },
       event.what);
+  if (owner != nullptr) close_if_over(*owner);
+}
+
+// Who has left the client in which this was done; nullptr: nobody has. A client that is made has a
+// handle of one that is gone, or is not left at all.
+Process* Registry::left_by(const DriverEvent& event) {
+  const std::optional<uint32_t> client = client_of(event);
+  if (left_.empty() || !client || std::holds_alternative<ClientCreated>(event.what)) return nullptr;
+  const auto left = left_.find(*client);
+  return left == left_.end() ? nullptr : &processes_.at(left->second);
 }
 
 Process& Registry::opened(const DriverEvent& event, Source source) {
   const auto known = processes_.find(event.process.pid);
   if (known != processes_.end() && known->second.id != event.process) {
-    heirs_requested_ |= !known->second.holders.empty();  // nobody says whether it is gone
+    heirs_requested_ |= !clients_.at(event.process.pid).empty();  // they may not be gone
     close(ProcessId(known->second.id));
   }
 
@@ -79,9 +95,8 @@ Process& Registry::opened(const DriverEvent& event, Source source) {
   if (source == Source::kAttach && !process.uid && clients_[process.id.pid].empty())
     process.is_late_attach = true;  // nobody saw it begin
   const auto* what = std::get_if<ProcessOpened>(&event.what);
-  if (what != nullptr && process.ended) {  // it lives: it had only another program
+  if (what != nullptr && process.ended) {  // it lives, with another program
     process.ended.reset();
-    ended_.erase(process.id.pid);
     ++generation_;
   }
   if (what != nullptr && (is_new || source == Source::kLive)) {  // a search knows nothing of it
@@ -97,51 +112,79 @@ Process& Registry::opened(const DriverEvent& event, Source source) {
 void Registry::end(const ProcessId& process, Time now) {
   const auto at = processes_.find(process.pid);
   if (at == processes_.end() || at->second.id != process) return;
-  if (at->second.holders.empty()) return close(process);
+  if (clients_.at(process.pid).empty()) return close(process);
   if (at->second.ended) return;
   at->second.ended = now;
-  ended_.insert(process.pid);
+  for (const auto& [handle, client] : clients_.at(process.pid)) leave(at->second, handle);
   ++generation_;
 }
 
-void Registry::gone_from(const ProcessId& process, uint32_t gpu) {
-  const auto at = processes_.find(process.pid);
-  if (at == processes_.end() || at->second.id != process) return;
-  // The driver lists a client under the pid of its maker on each GPU on which it has something. So
-  // one that has something here is gone, or another process made it: then an heir has it still.
-  std::erase_if(clients_[process.pid], [&](const auto& one) {
-    const Client& client = one.second;
-    const auto here = std::ranges::count_if(client.groups, [&](const auto& group) {
-      return gpu_of(client, group.second.device) == gpu;
-    });
-    heirs_requested_ |= here > 0 && static_cast<std::size_t>(here) < client.groups.size();
-    return here > 0;
-  });
-  heirs_requested_ |= !at->second.heirs.empty();
-  rebuild_holders(at->second);
-  if (at->second.holders.empty()) close(process);
+// Of two that are thought to have had it the last one is believed.
+void Registry::leave(Process& process, uint32_t client) {
+  const pid_t pid = process.id.pid;
+  if (const auto other = left_.find(client); other != left_.end() && other->second != pid)
+    drop_left(client);
+  clients_.at(pid).at(client).is_left = true;
+  if (left_.emplace(client, pid).second) ++leavings_;
 }
 
-// A handle is used again when its client is gone: an ended process that had it has it no more.
+// Forgets its owner, if that has ended, with the last one.
+void Registry::drop_left(uint32_t client) {
+  Process& owner = processes_.at(left_.at(client));
+  free(owner, {client, client});
+  close_if_over(owner);
+}
+
+void Registry::close_if_over(Process& process) {
+  if (process.ended && clients_.at(process.id.pid).empty()) close(ProcessId(process.id));
+}
+
+std::vector<ObjectRef> Registry::left() const {
+  std::vector<ObjectRef> objects;
+  for (const auto& [handle, pid] : left_) {
+    objects.push_back({handle, handle});
+    for (const auto& [name, group] : clients_.at(pid).at(handle).groups)
+      objects.push_back({handle, name});
+  }
+  return objects;
+}
+
+void Registry::gone(std::span<const ObjectRef> objects) {
+  for (const ObjectRef& object : objects) {
+    const auto left = left_.find(object.client);
+    if (left == left_.end()) continue;
+    Process& process = processes_.at(left->second);
+    free(process, {object.client, object.object});
+    close_if_over(process);
+  }
+}
+
+std::set<pid_t> Registry::ended() const {
+  std::set<pid_t> pids;
+  for (const auto& [handle, pid] : left_)
+    if (processes_.at(pid).ended) pids.insert(pid);
+  return pids;
+}
+
+// A handle is used again when its client is gone: whoever has left it has it no more.
 void Registry::made(Process& process, uint32_t client, Source source) {
-  if (source == Source::kLive)
-    if (Process* const before = ended_owner(client); before != nullptr && before != &process)
-      free(*before, {client, client});
+  const auto left = left_.find(client);
+  if (source == Source::kLive) {
+    if (left != left_.end() && left->second == process.id.pid)
+      free(process, {client, client});
+    else if (left != left_.end())
+      drop_left(client);
+    former_.erase(client);
+  }
   clients_[process.id.pid][client].was_seen_made |= source == Source::kLive;
-}
-
-Process* Registry::ended_owner(uint32_t client) {
-  for (const pid_t pid : ended_)
-    if (clients_.at(pid).contains(client)) return &processes_.at(pid);
-  return nullptr;
 }
 
 void Registry::close(ProcessId process) {
   const auto at = processes_.find(process.pid);
   if (at == processes_.end() || at->second.id != process) return;
-  heirs_requested_ |= !at->second.heirs.empty();
+  for (const auto& [handle, client] : clients_.at(process.pid))
+    if (client.is_left) left_.erase(handle);
   by_pid_.erase(process.pid);
-  ended_.erase(process.pid);
   processes_.erase(at);
   clients_.erase(process.pid);
   ++generation_;
@@ -228,6 +271,8 @@ void Registry::free(Process& process, const ObjectFreed& freed) {
   const auto at = clients.find(freed.client);
   if (at == clients.end()) return;
   if (freed.object == freed.client) {
+    if (at->second.is_left) left_.erase(freed.client);
+    former_.erase(freed.client);
     clients.erase(at);
     rebuild_holders(process);
     return;
@@ -411,7 +456,9 @@ void Registry::forget(Process& process, std::span<const DriverEvent> found,
     if (const auto* channel = std::get_if<ChannelCreated>(&event.what))
       gone.erase({channel->client, channel->channel});
   }
-  for (const ObjectRef& object : gone) free(process, {object.client, object.object});
+  // What it has left is not on its descriptors, and the driver says when it is gone.
+  for (const ObjectRef& object : gone)
+    if (!left_.contains(object.client)) free(process, {object.client, object.object});
 }
 
 const Process* Registry::other_owner(const ProcessId& process, uint32_t client) const {
@@ -443,10 +490,11 @@ std::vector<Registry::Owned> Registry::reconcile(const ProcessId& process,
     const Process* other = made == nullptr ? nullptr : other_owner(process, made->client);
     if (made != nullptr && other == nullptr) other = former_owner(process, made->client);
     if (other == nullptr) continue;
-    if (other->ended) learn(ProcessId(other->id), made->client, found);
-    Process& owner = processes_.at(other->id.pid);
-    if (owner.ended || clients_[owner.id.pid].at(made->client).was_seen_made ||
-        is_older(owner.id, process)) {
+    const ProcessId theirs = other->id;
+    Process& owner = processes_.at(theirs.pid);
+    const Client& client = clients_.at(theirs.pid).at(made->client);
+    if (client.is_left) learn(theirs, made->client, found);
+    if (client.is_left || client.was_seen_made || is_older(theirs, process)) {
       of_others.push_back({owner.id, made->client});
     } else {
       clients_[owner.id.pid].erase(made->client);
@@ -454,9 +502,7 @@ std::vector<Registry::Owned> Registry::reconcile(const ProcessId& process,
       heirs.insert(owner.id.pid);
     }
   }
-  for (const Owned& owned : of_others)
-    if (const auto owner = processes_.find(owned.owner.pid); owner != processes_.end())
-      owner->second.heirs.insert(process.pid);
+  for (const Owned& owned : of_others) note_heir(processes_.at(owned.owner.pid), process.pid);
   const auto is_of_other = [&](const DriverEvent& event) {
     const std::optional<uint32_t> client = client_of(event);
     return client && std::ranges::find(of_others, *client, &Owned::client) != of_others.end();
@@ -468,7 +514,7 @@ std::vector<Registry::Owned> Registry::reconcile(const ProcessId& process,
   for (const DriverEvent& event : found)
     if (!is_of_other(event)) apply(event, Source::kAttach);
   if (const auto at = processes_.find(process.pid); at != processes_.end())
-    at->second.heirs.merge(heirs);
+    for (const pid_t heir : heirs) note_heir(at->second, heir);
   return of_others;
 }
 
@@ -476,21 +522,25 @@ void Registry::remember(const FormerOwner& former) {
   for (const uint32_t client : former.clients) former_[client] = former.process;
 }
 
-// Who made a client that `process` has inherited, as is remembered: that has ended while no agent
-// was there, or will be found itself. nullptr: nobody is remembered, or another has its pid by now.
+// Who made a client that was found in `process`, as is remembered, if that is another one. It has
+// left the client: it has ended while no agent was there, or has closed its own descriptor.
+// nullptr: nobody is remembered, or another has its pid by now.
 const Process* Registry::former_owner(const ProcessId& process, uint32_t client) {
   const auto former = former_.find(client);
   if (former == former_.end() || former->second == process) return nullptr;
-  const ProcessId& owner = former->second;
-  if (const Process* const bearer = find(owner.pid)) return bearer->id == owner ? bearer : nullptr;
+  const auto own = clients_.find(process.pid);
+  if (own != clients_.end() && own->second.contains(client)) return nullptr;
+  const ProcessId owner = former->second;
+  const Process* const bearer = find(owner.pid);
+  if (bearer != nullptr && bearer->id != owner) return nullptr;
   Process& taken = opened({{}, owner, ClientCreated{client, -1}}, Source::kAttach);
+  if (bearer == nullptr) taken.ended = Time{};
   clients_[owner.pid][client];
-  taken.ended = Time{};
-  ended_.insert(owner.pid);
+  leave(taken, client);
   return &taken;
 }
 
-// What an heir shows of a client whose owner has ended, and of which no event told.
+// What an heir shows of a client that was left, and of which no event told.
 void Registry::learn(const ProcessId& owner, uint32_t client, std::span<const DriverEvent> found) {
   for (const DriverEvent& event : found) {
     if (client_of(event) != client) continue;

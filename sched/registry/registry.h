@@ -8,8 +8,9 @@
 //   2. An object lives under its parent; freeing a parent frees what is below.
 //   3. Seeing an object twice (live event and late attach) changes nothing.
 //   4. A holder exists exactly while its process has a compute group on that GPU.
-//   5. A process that has ended stays while it may have one: another process may hold its
-//      descriptors, and then what it has goes on. The driver says when it has gone (ended.h).
+//   5. A process that has ended, or has another program, has *left* its clients: another one may
+//      hold their descriptors, and then what is in them goes on. They stay its own, whoever makes
+//      or frees something in them, until the driver has them no more (ended.h).
 // Events whose opening was lost are accepted; what they do not tell stays unknown.
 #pragma once
 
@@ -38,7 +39,7 @@ struct Process {
   std::vector<Holder> holders;  // ascending by gpu
   // Since when it has ended, or has another program; something of it may still be on the GPU.
   std::optional<Time> ended{};
-  std::set<pid_t> heirs{};  // in which clients of it were found
+  std::set<pid_t> heirs{};  // some of those in which clients of it were found
 };
 
 // A process that an agent before us has seen to have these clients.
@@ -73,13 +74,17 @@ class Registry {
   std::vector<Owned> reconcile(const ProcessId& process, std::span<const DriverEvent> found,
                                std::span<const ObjectRef> known);
   void remember(const FormerOwner& former);
-  // The process has ended. It is forgotten, unless it has compute groups: then it stays, with them.
+  // The process has ended. It is forgotten with the last client that it has left.
   void end(const ProcessId& process, Time now);
-  // The driver has nothing of it on this GPU any more. Forgets it if it has nothing on others.
-  void gone_from(const ProcessId& process, uint32_t gpu);
   void close(ProcessId process);
-  // Those that have ended and stay, by pid.
-  const std::set<pid_t>& ended() const { return ended_; }
+  // The clients that were left, and their groups; whether there are any; how many were, in all.
+  std::vector<ObjectRef> left() const;
+  bool has_left() const { return !left_.empty(); }
+  uint64_t leavings() const { return leavings_; }
+  // The driver does not have these, of left(), any more.
+  void gone(std::span<const ObjectRef> objects);
+  // The processes that have ended and stay.
+  std::set<pid_t> ended() const;
   // The clients (with the same handle twice), groups and channels of a process.
   std::vector<ObjectRef> objects(pid_t pid) const;
   bool owns(const Owned& owned) const;
@@ -136,11 +141,15 @@ class Registry {
     std::map<uint32_t, Group> groups;
     std::map<uint32_t, Memory> memory;  // video memory only
     bool was_seen_made = false;
+    bool is_left = false;
   };
   using Clients = std::map<uint32_t, Client>;
 
   Process& opened(const DriverEvent& event, Source source);
-  Process* ended_owner(uint32_t client);
+  Process* left_by(const DriverEvent& event);
+  void leave(Process& process, uint32_t client);
+  void drop_left(uint32_t client);
+  void close_if_over(Process& process);
   const Process* former_owner(const ProcessId& process, uint32_t client);
   void learn(const ProcessId& owner, uint32_t client, std::span<const DriverEvent> found);
   void forget(Process& process, std::span<const DriverEvent> found,
@@ -176,9 +185,9 @@ class Registry {
   std::map<pid_t, Process> processes_;
   std::unordered_map<pid_t, const Process*> by_pid_;  // the same: they are looked up all the time
   std::map<pid_t, Clients> clients_;                  // same keys as processes_
-  std::set<pid_t> ended_;                             // of processes_
+  std::unordered_map<uint32_t, pid_t> left_;          // clients that were left, and whose they are
   std::unordered_map<uint32_t, ProcessId> former_;    // owners of clients, as remembered
-  uint64_t generation_ = 0, last_serial_ = 0, looked_at_ = 0;
+  uint64_t generation_ = 0, last_serial_ = 0, looked_at_ = 0, leavings_ = 0;
   bool rescan_requested_ = false, heirs_requested_ = false;
 };
 

@@ -121,7 +121,8 @@ void Membership::look_again() {
     if (wants_line) ++met.looks;
     const bool has_name = !met.is_named && is_known_by_name(met);
     const Process* const known = state_.registry.find(id);
-    if ((!wants_line && !has_name) || known == nullptr) continue;
+    // Of one that has ended nothing more can be read.
+    if ((!wants_line && !has_name) || known == nullptr || known->ended) continue;
     place(*known);
     for (auto at = state_.members.lower_bound({id, 0});
          at != state_.members.end() && at->first.first == id; ++at)

@@ -183,12 +183,6 @@ bool Scheduler::is_met(const ProcessId& process) const {
          });
 }
 
-// It calls the driver again after an exec: what its program before had may be gone or not.
-bool Scheduler::has_new_program(const DriverEvent& event) const {
-  const Process* const known = state_.registry.find(event.process);
-  return known != nullptr && known->ended && std::holds_alternative<ProcessOpened>(event.what);
-}
-
 // Returns false when the source of events does not answer.
 bool Scheduler::observe(Time now) {
   bool has_read = true;
@@ -203,7 +197,6 @@ bool Scheduler::observe(Time now) {
           if (const auto* closed = std::get_if<ProcessClosed>(&event.what);
               closed != nullptr && !closed->by_exec)
             turns_.note_end(event.process, closed->status);
-          if (has_new_program(event)) late_.look_at(event.process.pid);
           state_.registry.apply(event);
           late_.note(event);
           state_.interference.note(event);

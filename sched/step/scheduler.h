@@ -86,7 +86,6 @@ class Scheduler {
 
   bool observe(Time now);
   bool is_met(const ProcessId& process) const;
-  bool has_new_program(const DriverEvent& event) const;
   Time decide(Time now);
   void note_slices(const Holder& holder);
   void look_at_account(const MemberKey& key, Member& member, Time now);

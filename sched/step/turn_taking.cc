@@ -28,6 +28,8 @@ void TurnTaking::begin() {
   std::swap(before_, known_);
   known_.clear();
   starts_.begin();
+  std::erase_if(
+      over_, [this](const ProcessId& process) { return state_.registry.find(process) == nullptr; });
 }
 
 void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView> processes,
@@ -52,9 +54,7 @@ void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView
                .memory_bytes = process.memory_bytes,
                .command_line = process.command_line,
                .iterations = process.iterations});
-    // It has ended in its turn: the next one need not wait until the driver has taken it down.
-    const bool is_over = !process.is_frozen && state_.is_taken_down(process.process, now);
-    if (!takes_turns || is_over) continue;
+    if (!takes_turns || ends_its_turn(process.process, now)) continue;
     const auto [at, is_new] = known_.try_emplace(process.process);
     Known& known = at->second;
     known.gpus.push_back(gpu);
@@ -86,6 +86,18 @@ void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView
     look.was_at_work =
         look.was_at_work || (process.turns > 0 && process.used >= ProcessLook::kLeastWork);
   }
+}
+
+// Whether it has ended in its job's turn: the next one need not wait until the driver has taken it
+// down.
+bool TurnTaking::ends_its_turn(const ProcessId& process, Time now) {
+  if (!state_.is_taken_down(process, now)) {
+    over_.erase(process);
+    return false;
+  }
+  const JobTurn* const turn = conductor_.find(jobs_.job_of(process));
+  if (turn != nullptr && turn->occupies()) over_.insert(process);
+  return over_.contains(process);
 }
 
 // Without a log nothing tells how much of the GPU it has, and what a client of MPS has is told of

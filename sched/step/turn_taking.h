@@ -8,6 +8,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -100,6 +101,7 @@ class TurnTaking {
   void learn(Time now);
   void estimate();
   bool starts(const ProcessView& process, uint32_t gpu, bool is_past_start, const Holder* holder);
+  bool ends_its_turn(const ProcessId& process, Time now);
   bool is_wanted_by_others(uint32_t gpu, uint64_t job) const;
   void refresh(Known& known, Time now);
   void look_at_all(Time now);
@@ -120,6 +122,7 @@ class TurnTaking {
   Jobs jobs_;
   Conductor conductor_;
   std::map<ProcessId, Known> known_, before_;
+  std::set<ProcessId> over_;  // who has ended in a turn, and may still be taken down
   Starts starts_;
   std::vector<ProcessHold> holds_, told_;  // ascending by process
   // What is left of each job, as the policies were told, and how that is known.

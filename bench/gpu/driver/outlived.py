@@ -3,10 +3,10 @@
 """Work that goes on after its program has ended, in a tenant with a cap of 10 %: outlived.py BUILD [--out FILE].
 
 A child that never calls the driver keeps the descriptors that it inherited, so that the driver goes on with what lies
-in the stream (tests/attacks/escapes/outlived). Five ways: alone; beside a program of another tenant; while the agent is killed
-and started again; in a tenant that is frozen then; and without an agent, while all channels are frozen that RM tells of
-when it is asked on the child's descriptors. Of each second: which part of it the work had. The status is 0 if the cap
-and the freezes held. It needs root, and a GPU that nothing else uses.
+in the stream (tests/attacks/escapes/outlived). Six ways: alone; by an exec instead of an end; beside a program of
+another tenant; while the agent is killed and started again; in a tenant that is frozen then; and without an agent,
+while all channels are frozen that RM tells of when it is asked on the child's descriptors. Of each second: which part of
+it the work had. The status is 0 if the cap and the freezes held. It needs root, and a GPU that nothing else uses.
 """
 import contextlib
 import json
@@ -46,11 +46,11 @@ def play(words, begin):
         return {"before": parts(program.said)[:BEFORE_S], "after": parts(program.said)[BEFORE_S:]}
 
 
-def with_agent(options, begin):
-    """`begin`: what happens after three seconds, given the agent."""
-    attack = options.build / "bin/attacks/outlived"
+def with_agent(options, begin, *more):
+    """`begin`: what happens after three seconds, given the agent. `more`: words of the attack."""
+    attack = [options.build / "bin/attacks/outlived", *more]
     with rig.Agent(options.build, CONFIG) as agent:
-        row = play(agent.command("capped", [attack], shim=False), lambda _: begin(agent))
+        row = play(agent.command("capped", attack, shim=False), lambda _: begin(agent))
         charged = {name: round(use["gpu_time_ns"] / 1e6) for name, use in agent.uses().items()}
     return {**row, "charged_ms": charged}
 
@@ -73,11 +73,11 @@ def main():
         beside.enter_context(rig.Program(words))
 
     rows = []
-    ways = {"alone": lambda _: None, "beside another": other, "agent killed": kill,
-            "frozen": lambda agent: agent.ask("freeze", "capped")}
-    for name, begin in ways.items():
+    ways = {"alone": (lambda _: None,), "by exec": (lambda _: None, "--by-exec", 1), "beside another": (other,),
+            "agent killed": (kill,), "frozen": (lambda agent: agent.ask("freeze", "capped"),)}
+    for name, way in ways.items():
         with beside:
-            row = {"way": name, **with_agent(options, begin)}
+            row = {"way": name, **with_agent(options, *way)}
         # The first second after a change is left out.
         row["is_held"] = max(row["after"][1:]) <= (0 if name == "frozen" else MOST)
         rows.append(row)

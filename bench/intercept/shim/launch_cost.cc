@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // launch_cost: what the shim adds to a launch, in ns, over a driver whose launch does nothing. A
 // process for each set of features calls the pointer that it gets by dlsym a million times, with 40
-// functions in turn and a wait for the stream after every 200. "none" must be the driver's own
-// pointer and so cost nothing. "cold_ns" is the same with so much other code and data between two
-// launches as fits a core's first caches, as in a real driver's launch, less what that alone takes.
-// "announced": with the feature iterations, in a program that announces them; what that costs is on
-// a line of its own. "aimless": with the feature iterations, in a program without any, as its
-// functions come at random.
+// functions in turn and a wait for the stream after every 200. "graph_ns": what it adds to the
+// launch of a graph, one graph again and again, with a wait after every 20. "none" must be the
+// driver's own pointer and so cost nothing. "cold_ns" is the same with so much other code and data
+// between two launches as fits a core's first caches, as in a real driver's launch, less what that
+// alone takes. "announced": with the feature iterations, in a program that announces them; what
+// that costs is on a line of its own. "aimless": with the feature iterations, in a program without
+// any, as its functions come at random.
 #include <dlfcn.h>
 #include <fmt/core.h>
 #include <poll.h>
@@ -34,7 +35,7 @@ using Launch = CUresult (*)(CUfunction, unsigned, unsigned, unsigned, unsigned, 
                             unsigned, CUstream, void**, void**);
 
 constexpr int kLaunches = 1'000'000;
-constexpr int kLaunchesPerWait = 200;
+constexpr int kLaunchesPerWait = 200, kGraphsPerWait = 20;
 constexpr int kAnnouncements = 100'000;
 constexpr int kRounds = 25;
 
@@ -65,6 +66,16 @@ struct Calls {
 double ns_per_launch(const Calls& calls) {
   const auto begin = std::chrono::steady_clock::now();
   for (uintptr_t i = 0; i < kLaunches; ++i) calls.make(i);
+  const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begin;
+  return took.count() / kLaunches;
+}
+
+double ns_per_graph(CUresult (*launch)(CUgraphExec, CUstream), CUresult (*wait)(CUstream)) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < kLaunches; ++i) {
+    launch(reinterpret_cast<CUgraphExec>(0x1000), nullptr);
+    if (i % kGraphsPerWait == 0) wait(nullptr);
+  }
   const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begin;
   return took.count() / kLaunches;
 }
@@ -114,13 +125,14 @@ int measure(const char* name) {
   void* library = ::dlopen("libcuda.so.1", RTLD_NOW);
   void* function = library == nullptr ? nullptr : ::dlsym(library, "cuLaunchKernel");
   void* wait = library == nullptr ? nullptr : ::dlsym(library, "cuStreamSynchronize");
-  if (function == nullptr || wait == nullptr) return 1;
+  void* graph = library == nullptr ? nullptr : ::dlsym(library, "cuGraphLaunch");
+  if (function == nullptr || wait == nullptr || graph == nullptr) return 1;
   const Calls calls{reinterpret_cast<Launch>(function),
                     reinterpret_cast<CUresult (*)(CUstream)>(wait),
                     std::strcmp(name, "aimless") == 0};
   Dl_info owner{};
   ::dladdr(function, &owner);
-  double best = 1e9, announcement = 1e9;
+  double best = 1e9, best_graph = 1e9, announcement = 1e9;
   const bool is_announcing = std::strcmp(name, "announced") == 0 ||
                              std::strcmp(name, "native") == 0 || std::strcmp(name, "none") == 0;
   for (int i = 0; i < kRounds && is_announcing; ++i)
@@ -128,8 +140,13 @@ int measure(const char* name) {
   for (int i = 0; i < kRounds; ++i) {
     best = std::min(best, ns_per_launch(calls));
   }
-  fmt::print("{{\"shim\":\"{}\",\"ns\":{:.2f},\"cold_ns\":{:.2f},\"pointer\":\"{}\"}}\n", name,
-             best, cold_ns(calls), fs::path(owner.dli_fname).filename().string());
+  const auto launch_graph = reinterpret_cast<CUresult (*)(CUgraphExec, CUstream)>(graph);
+  for (int i = 0; i < kRounds; ++i)
+    best_graph = std::min(best_graph, ns_per_graph(launch_graph, calls.wait));
+  fmt::print(
+      "{{\"shim\":\"{}\",\"ns\":{:.2f},\"cold_ns\":{:.2f},\"graph_ns\":{:.2f},\"pointer\":\"{}\"}}"
+      "\n",
+      name, best, cold_ns(calls), best_graph, fs::path(owner.dli_fname).filename().string());
   if (is_announcing)
     fmt::print("{{\"shim\":\"{}\",\"begin_and_end_ns\":{:.2f}}}\n", name, announcement);
   return 0;

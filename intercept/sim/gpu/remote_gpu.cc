@@ -2,6 +2,7 @@
 #include "intercept/sim/gpu/remote_gpu.h"
 #include "intercept/process_stop.h"
 
+#include <algorithm>
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -72,9 +73,7 @@ class RemoteGpu final : public Gpu {
   std::optional<UtilisationSample> utilisation(uint32_t gpu) override;
   std::unique_ptr<ObjectSearch> attach(pid_t pid, std::span<const ObjectRef> known) override;
   Result<std::vector<pid_t>> users() const override;
-  Result<std::vector<pid_t>> pids_on(uint32_t gpu) override {
-    return list<pid_t>(Kind::kPidsOn, GpuRequest{gpu, 0}, "list who is on a GPU");
-  }
+  Result<std::vector<ObjectRef>> missing(std::span<const ObjectRef> objects) override;
 
  private:
   Result<> control(Kind kind, uint32_t gpu, std::span<const ChannelRef> channels, const char* step);
@@ -212,6 +211,24 @@ std::unique_ptr<ObjectSearch> RemoteGpu::attach(pid_t pid, std::span<const Objec
   Nanos cost{};
   auto found = objects_of(pid, cost);
   return found_after(cost, std::move(found), [](Nanos time) { std::this_thread::sleep_for(time); });
+}
+
+Result<std::vector<ObjectRef>> RemoteGpu::missing(std::span<const ObjectRef> objects) {
+  constexpr const char* kStep = "ask for objects";
+  static_assert(sizeof(ObjectRef) == sizeof(Channel));
+  std::vector<ObjectRef> all;
+  for (size_t at = 0; at < objects.size(); at += kChannelsPerMessage) {
+    const auto part = objects.subspan(at, std::min(kChannelsPerMessage, objects.size() - at));
+    const ChannelsRequest request{0, static_cast<uint32_t>(part.size())};
+    const auto answer =
+        client_->call(Kind::kMissing, bytes_of(request), std::as_bytes(part), kStep);
+    if (!answer) return std::unexpected(answer.error());
+    CountReply head{};
+    std::vector<ObjectRef> gone;
+    if (!split(*answer, head, gone)) return make_error(std::errc::bad_message, kStep);
+    all.insert(all.end(), gone.begin(), gone.end());
+  }
+  return all;
 }
 
 Result<std::vector<pid_t>> RemoteGpu::users() const {

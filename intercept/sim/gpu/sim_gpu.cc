@@ -65,9 +65,8 @@ Result<uint32_t> SimGpu::hardware_group(const GroupRef& group) {
   return model_.hardware_group(group);
 }
 
-Result<std::vector<pid_t>> SimGpu::pids_on(uint32_t gpu) {
-  spend(model_.parameters().control.get_slice);
-  return model_.pids_on(gpu);
+Result<std::vector<ObjectRef>> SimGpu::missing(std::span<const ObjectRef> objects) {
+  return model_.missing(objects);  // the agent asks on another thread
 }
 
 Result<> SimGpu::stop(const ProcessId&) {

@@ -57,7 +57,7 @@ class SimGpu final : public Gpu {
   std::optional<UtilisationSample> utilisation(uint32_t gpu) override;
   std::unique_ptr<ObjectSearch> attach(pid_t pid, std::span<const ObjectRef> known) override;
   Result<std::vector<pid_t>> users() const override { return model_.users(); }
-  Result<std::vector<pid_t>> pids_on(uint32_t gpu) override;
+  Result<std::vector<ObjectRef>> missing(std::span<const ObjectRef> objects) override;
 
  private:
   Result<> take_fault(const char* step);

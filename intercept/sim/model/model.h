@@ -109,7 +109,7 @@ class Model {
   UtilisationSample utilisation(uint32_t gpu);
   std::vector<DriverEvent> attach(pid_t pid) const;
   std::vector<pid_t> users() const;
-  std::vector<pid_t> pids_on(uint32_t gpu) const;
+  std::vector<ObjectRef> missing(std::span<const ObjectRef> objects) const;
   bool has_ended(pid_t pid) const;     // and others have its descriptors
   pid_t owner(uint32_t client) const;  // 0 when there is no such client
   Runlist::Totals graphics_totals(uint32_t gpu) const;

@@ -8,15 +8,6 @@
 #include "intercept/sim/model/model_state.h"
 
 namespace gpushare::sim {
-namespace {
-
-std::vector<pid_t> each_once(std::vector<pid_t> pids) {
-  std::ranges::sort(pids);
-  pids.erase(std::unique(pids.begin(), pids.end()), pids.end());
-  return pids;
-}
-
-}  // namespace
 
 // --- freeze and thaw --------------------------------------------------------------------------
 
@@ -197,14 +188,19 @@ std::vector<pid_t> Model::users() const {
     if (!client->has_ended) pids.push_back(client->process.pid);
     for (const auto& [pid, heir] : client->heirs) pids.push_back(pid);
   }
-  return each_once(std::move(pids));
+  std::ranges::sort(pids);
+  pids.erase(std::unique(pids.begin(), pids.end()), pids.end());
+  return pids;
 }
 
-std::vector<pid_t> Model::pids_on(uint32_t gpu) const {
-  std::vector<pid_t> pids;
-  for (const auto& [handle, client] : clients_)
-    if (client->devices.contains(gpu)) pids.push_back(client->process.pid);
-  return each_once(std::move(pids));
+std::vector<ObjectRef> Model::missing(std::span<const ObjectRef> objects) const {
+  std::vector<ObjectRef> gone;
+  std::ranges::copy_if(objects, std::back_inserter(gone), [this](const ObjectRef& ref) {
+    const uint64_t key = object_key(ref.client, ref.object);
+    const bool is_client = ref.object == ref.client && clients_.contains(ref.client);
+    return !is_client && !groups_.contains(key) && !channels_.contains(key);
+  });
+  return gone;
 }
 
 bool Model::has_ended(pid_t pid) const {

@@ -23,6 +23,21 @@ bool parse(std::span<const std::byte> body, T& request) {
   return true;
 }
 
+// A list of names of objects of clients.
+template <class T>
+std::optional<std::pair<ChannelsRequest, std::vector<T>>> parse_channels(
+    std::span<const std::byte> body) {
+  static_assert(sizeof(T) == sizeof(sim::Channel));
+  ChannelsRequest request;
+  if (body.size() < sizeof request || !parse(body.first(sizeof request), request) ||
+      body.size() != sizeof request + request.count * sizeof(T))
+    return std::nullopt;
+  std::vector<T> list(request.count);
+  if (!list.empty())
+    std::memcpy(list.data(), body.data() + sizeof request, body.size() - sizeof request);
+  return std::pair(request, std::move(list));
+}
+
 template <class T>
 ReplyHead head_of(const Result<T>& result) {
   return {result ? 0 : static_cast<uint32_t>(result.error().code.value()), 0};
@@ -254,12 +269,16 @@ bool Server::handle_control(Peer& peer, Kind kind, uint64_t tag, std::span<const
       for (const pid_t pid : all_pids()) look_for_copies(pid);
       answer_list(peer, kind, tag, model_.users());
       return true;
-    case Kind::kPidsOn:
-      if (!parse(body, gpu)) return false;
-      under_lock(peer, tag, {}, [this, index = gpu.gpu](Peer* waiting, uint64_t to) {
-        if (waiting != nullptr) answer_list(*waiting, Kind::kPidsOn, to, model_.pids_on(index));
-      });
+    case Kind::kMissing: {
+      auto objects = parse_channels<ObjectRef>(body);
+      if (!objects) return false;
+      under_lock(peer, tag, {},
+                 [this, asked = std::move(objects->second)](Peer* waiting, uint64_t to) {
+                   if (waiting != nullptr)
+                     answer_list(*waiting, Kind::kMissing, to, model_.missing(asked));
+                 });
       return true;
+    }
     case Kind::kHang:
       return set_hang(peer, tag, body);
     default:
@@ -269,23 +288,20 @@ bool Server::handle_control(Peer& peer, Kind kind, uint64_t tag, std::span<const
 
 bool Server::enqueue_channels(Peer& peer, Kind kind, uint64_t tag,
                               std::span<const std::byte> body) {
-  ChannelsRequest request;
-  if (body.size() < sizeof request || !parse(body.first(sizeof request), request)) return false;
-  if (body.size() != sizeof request + request.count * sizeof(sim::Channel)) return false;
-  std::vector<ChannelRef> channels(request.count);
-  static_assert(sizeof(ChannelRef) == sizeof(sim::Channel));
-  if (!channels.empty())
-    std::memcpy(channels.data(), body.data() + sizeof request, body.size() - sizeof request);
+  auto parsed = parse_channels<ChannelRef>(body);
+  if (!parsed) return false;
+  const uint32_t on_gpu = parsed->first.gpu;
+  std::vector<ChannelRef>& channels = parsed->second;
   const bool is_freeze = kind == Kind::kFreeze;
   // A channel that is gone is found out before the GPU is asked, which is what costs.
-  const size_t there = model_.count_there(request.gpu, channels);
+  const size_t there = model_.count_there(on_gpu, channels);
   Nanos cost{};
   if (is_freeze && there == channels.size()) cost = model_.freeze_cost(channels);
   if (!is_freeze && there > 0) cost = model_.thaw_cost(channels);
   enqueue({.fd = peer.connection.fd(),
            .tag = tag,
            .cost = cost,
-           .carry_out = [this, kind, is_freeze, gpu = request.gpu, channels = std::move(channels)](
+           .carry_out = [this, kind, is_freeze, gpu = on_gpu, channels = std::move(channels)](
                             Peer* waiting, uint64_t to) {
              const auto done =
                  is_freeze ? model_.freeze(gpu, channels) : model_.thaw(gpu, channels);

@@ -44,7 +44,8 @@ enum class Kind : uint16_t {
   kUsers = 37,         // GpuRequest (ignored) -> CountReply + count x int32_t
   kGetGroup = 38,      // SliceRequest -> GroupReply
   kHang = 39,          // HangRequest -> ReplyHead; for tests
-  kPidsOn = 40,        // GpuRequest -> CountReply + count x int32_t
+  kMissing = 40,       // ChannelsRequest (no GPU) + count x Channel, which may be any object of the
+                       // client -> CountReply + count x Channel, those that are not there
   // For the role observer.
   kEvent = 50,  // from the server: Event
 };

@@ -84,7 +84,9 @@ class JoiningGpus final : public Gpu {
   using Gpu::attach;
   Result<std::vector<pid_t>> users() const override { return listed_->users(); }
   std::unique_ptr<UserSearch> find_users() const override { return listed_->find_users(); }
-  Result<std::vector<pid_t>> pids_on(uint32_t gpu) override { return listed_->pids_on(gpu); }
+  Result<std::vector<ObjectRef>> missing(std::span<const ObjectRef> objects) override {
+    return listed_->missing(objects);
+  }
 
  private:
   struct One {

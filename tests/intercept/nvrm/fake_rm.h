@@ -92,7 +92,6 @@ class FakeRm final : public Driver {
 
   // --- faults
   std::set<pid_t> ended;
-  std::vector<pid_t> pids_on;         // that each GPU has clients of
   std::optional<std::errc> fetching;  // the error with which fetch() fails
   void fail_always(Call call, Failure failure) { always_[call] = failure; }
   void fail_nth(size_t nth_from_now, Failure failure) {

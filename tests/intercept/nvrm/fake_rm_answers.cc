@@ -157,6 +157,15 @@ uint32_t FakeRm::client_control(Client& client, const gs_nvos54& call) {
           params->index == GS_HANDLE_INFO_PARENT ? object->second.parent : object->second.class_id;
       return GS_NV_OK;
     }
+    case GS_CTRL_CLIENT_GET_ACCESS_RIGHTS: {
+      const auto* params = sized<gs_access_rights>(call);
+      if (params == nullptr) return GS_NV_ERR_INVALID_ARGUMENT;
+      const auto asked = clients_.find(params->h_client);
+      if (asked == clients_.end()) return GS_NV_ERR_INVALID_CLIENT;
+      const bool is_there =
+          params->h_object == params->h_client || asked->second.objects.contains(params->h_object);
+      return is_there ? GS_NV_OK : GS_NV_ERR_OBJECT_NOT_FOUND;
+    }
     default:
       return GS_NV_ERR_NOT_SUPPORTED;
   }
@@ -177,11 +186,6 @@ uint32_t FakeRm::subdevice_control(size_t gpu, const gs_nvos54& call) {
           call, [&](auto& params) { std::ranges::copy(model.name, params.ascii); });
     case GS_CTRL_GPU_GET_GID_INFO:
       return with<gs_gid_info>(call, [&](auto& params) { copy_text(params.data, model.uuid); });
-    case GS_CTRL_GPU_GET_PIDS:
-      return with<gs_gpu_pids>(call, [&](auto& params) {
-        if (params.type != GS_GPU_PIDS_BY_CLASS || params.id != GS_CLASS_SUBDEVICE) return;
-        for (const pid_t pid : pids_on) params.pids[params.count++] = static_cast<gs_u32>(pid);
-      });
     case GS_CTRL_GPU_GET_ID:
       return with<gs_gpu_id>(call, [&](auto& params) { params.gpu_id = model.gpu_id; });
     case GS_CTRL_FB_GET_INFO:

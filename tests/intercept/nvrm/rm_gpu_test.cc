@@ -95,14 +95,17 @@ TEST_F(RmGpuFakeTest, ControlsFreezesSlicesAndReads) {
   EXPECT_EQ(batch->records.size(), 1u);
 }
 
-TEST_F(RmGpuFakeTest, TellsWhoIsOnAGpu) {
+TEST_F(RmGpuFakeTest, TellsWhichObjectsAreNotThere) {
   auto gpu = make();
-  rm_.pids_on = {self_.pid, 4711};
-  EXPECT_EQ(gpu->pids_on(1), rm_.pids_on);
-  EXPECT_EQ(gpu->pids_on(2).error().code, std::errc::no_such_device);
-  rm_.fail_always({GS_NV_ESC_RM_CONTROL, GS_CTRL_GPU_GET_PIDS},
+  const std::vector<ObjectRef> there{
+      {theirs_, theirs_}, {theirs_, context_.groups[0]}, {theirs_, context_.channels[0]}},
+      gone{{theirs_, 0x5C00FFFF}, {theirs_ + 99, theirs_ + 99}};
+  std::vector<ObjectRef> all = there;
+  all.insert(all.end(), gone.begin(), gone.end());
+  EXPECT_EQ(gpu->missing(all), gone);
+  rm_.fail_always({GS_NV_ESC_RM_CONTROL, GS_CTRL_CLIENT_GET_ACCESS_RIGHTS},
                   {.status = GS_NV_ERR_NOT_SUPPORTED});
-  EXPECT_EQ(gpu->pids_on(1).error().code, std::errc::not_supported);
+  EXPECT_EQ(gpu->missing(all).error().code, std::errc::not_supported);
 }
 
 // The descriptor has another number there.

@@ -74,6 +74,19 @@ static u32 get_handle_info(struct sn_object *object, void *params)
 	return GS_NV_OK;
 }
 
+/* Of any client, as the real one. */
+static u32 get_access_rights(struct sn_object *object, void *params)
+{
+	struct gs_access_rights *asked = params;
+
+	if (!sn_find(asked->h_client, asked->h_client))
+		return GS_NV_ERR_INVALID_CLIENT;
+	if (!sn_find(asked->h_client, asked->h_object))
+		return GS_NV_ERR_OBJECT_NOT_FOUND;
+	asked->rights = 0;
+	return GS_NV_OK;
+}
+
 /* --- on a subdevice ------------------------------------------------------------------------ */
 
 static u32 get_name(struct sn_object *object, void *params)
@@ -97,41 +110,6 @@ static u32 get_id(struct sn_object *object, void *params)
 {
 	((struct gs_gpu_id *)params)->gpu_id = object->gpu->id;
 	return GS_NV_OK;
-}
-
-struct pids_of {
-	struct gs_gpu_pids *params;
-	const struct sn_gpu *gpu;
-	bool is_full;
-};
-
-/* Each pid once. */
-static void add_pid(struct sn_object *object, void *data)
-{
-	struct pids_of *of = data;
-	struct gs_gpu_pids *params = of->params;
-	u32 i;
-
-	if (object->gpu != of->gpu || object->class_id != params->id)
-		return;
-	for (i = 0; i < params->count; i++)
-		if (params->pids[i] == object->client->pid)
-			return;
-	if (params->count == GS_GPU_PIDS_MAX)
-		of->is_full = true;
-	else
-		params->pids[params->count++] = object->client->pid;
-}
-
-static u32 get_pids(struct sn_object *object, void *params)
-{
-	struct pids_of of = {.params = params, .gpu = object->gpu};
-
-	if (of.params->type != GS_GPU_PIDS_BY_CLASS)
-		return GS_NV_ERR_INVALID_ARGUMENT;
-	of.params->count = 0;
-	sn_for_each_object(add_pid, &of);
-	return of.is_full ? GS_NV_ERR_NO_MEMORY : GS_NV_OK;
 }
 
 static u32 fb_get_info(struct sn_object *object, void *params)
@@ -325,6 +303,8 @@ static const struct control {
 	{GS_CTRL_GPU_GET_PCI_INFO, GS_CLASS_ROOT_CLIENT, sizeof(struct gs_pci_info), get_pci_info},
 	{GS_CTRL_CLIENT_GET_HANDLE_INFO, GS_CLASS_ROOT_CLIENT, sizeof(struct gs_handle_info),
 	 get_handle_info},
+	{GS_CTRL_CLIENT_GET_ACCESS_RIGHTS, GS_CLASS_ROOT_CLIENT, sizeof(struct gs_access_rights),
+	 get_access_rights},
 	{CARRY_CTRL_EXPORT_ONE, GS_CLASS_ROOT_CLIENT, sizeof(struct carry_export_one),
 	 sn_export_object},
 	{CARRY_CTRL_IMPORT_ONE, GS_CLASS_ROOT_CLIENT, sizeof(struct carry_import_one),
@@ -333,7 +313,6 @@ static const struct control {
 	{CARRY_CTRL_IMPORT, GS_CLASS_ROOT_CLIENT, sizeof(struct carry_import), sn_import_objects},
 	{GS_CTRL_GPU_GET_NAME_STRING, GS_CLASS_SUBDEVICE, sizeof(struct gs_name_string), get_name},
 	{GS_CTRL_GPU_GET_GID_INFO, GS_CLASS_SUBDEVICE, sizeof(struct gs_gid_info), get_gid},
-	{GS_CTRL_GPU_GET_PIDS, GS_CLASS_SUBDEVICE, sizeof(struct gs_gpu_pids), get_pids},
 	{GS_CTRL_GPU_GET_ID, GS_CLASS_SUBDEVICE, sizeof(struct gs_gpu_id), get_id},
 	{GS_CTRL_FB_GET_INFO, GS_CLASS_SUBDEVICE, sizeof(struct gs_fb_info), fb_get_info},
 	{GS_CTRL_GR_SM_MAPPINGS, GS_CLASS_SUBDEVICE, sizeof(struct gs_sm_mappings),

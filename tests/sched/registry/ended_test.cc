@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <semaphore>
+#include <set>
 #include <vector>
 
 #include "tests/sched/support/events.h"
@@ -22,11 +23,15 @@ constexpr test::Handles kHandles{
     .client = 0xC1D00001, .device = 1, .group = 0x10, .first_channel = 0x20},
     kOthers{.client = 0xC1D00002, .device = 1, .group = 0x10, .first_channel = 0x20};
 
+std::set<ObjectRef> objects_of(const test::Handles& handles) {
+  return {{handles.client, handles.client}, {handles.client, handles.group}};
+}
+
 class EndedProcessesTest : public ::testing::Test {
  protected:
   EndedProcessesTest() {
     clock_.advance(1s);
-    gpu_.all_pids.emplace(std::vector<pid_t>{kFirst.pid});
+    gpu_.there.emplace(objects_of(kHandles));
     for (const DriverEvent& one : program(kFirst, kHandles)) registry_.apply(one);
   }
   void end(const ProcessId& process) { registry_.end(process, clock_.now()); }
@@ -40,7 +45,7 @@ class EndedProcessesTest : public ::testing::Test {
 
 TEST_F(EndedProcessesTest, NothingIsAskedWhileAllLive) {
   ended_.look();
-  EXPECT_EQ(gpu_.pids_asked, 0);
+  EXPECT_EQ(gpu_.asked_for_objects, 0);
   EXPECT_EQ(ended_.next(), Time::max());
 }
 
@@ -49,9 +54,10 @@ TEST_F(EndedProcessesTest, WhoStillHasSomethingIsAskedForLessAndLessOften) {
   for (const Time until = clock_.now() + 1min; clock_.now() < until; clock_.advance(1ms))
     ended_.look();
   EXPECT_TRUE(is_there(kFirst));
-  EXPECT_NEAR(gpu_.pids_asked, 60 + 8, 3) << "a second apart, after eight in the first";
+  EXPECT_NEAR(gpu_.asked_for_objects, 60 + 8, 3) << "a second apart, after eight in the first";
   EXPECT_LE(ended_.next() - clock_.now(), 1s);
-  gpu_.all_pids->value().clear();
+  EXPECT_GT(ended_.next(), clock_.now() - 1ms);
+  gpu_.there->value().clear();
   clock_.advance(1s);
   ended_.look();
   EXPECT_FALSE(is_there(kFirst));
@@ -64,33 +70,34 @@ TEST_F(EndedProcessesTest, AnotherEndIsAskedForAtOnce) {
   for (const Time until = clock_.now() + 1min; clock_.now() < until; clock_.advance(10ms))
     ended_.look();
   end(kSecond);
-  const int before = gpu_.pids_asked;
+  const int before = gpu_.asked_for_objects;
   ended_.look();
-  EXPECT_EQ(gpu_.pids_asked, before + 1);
+  EXPECT_EQ(gpu_.asked_for_objects, before + 1);
   EXPECT_FALSE(is_there(kSecond));
   EXPECT_TRUE(is_there(kFirst));
 }
 
 TEST_F(EndedProcessesTest, WhereTheDriverDoesNotTellItsEndIsAll) {
-  gpu_.all_pids.reset();
+  gpu_.there.reset();
   end(kFirst);
   ended_.look();
   EXPECT_FALSE(is_there(kFirst));
 }
 
 TEST_F(EndedProcessesTest, ARefusalProvesNothing) {
-  gpu_.all_pids.emplace(make_error(std::errc::io_error, "ask"));
+  gpu_.there.emplace(make_error(std::errc::io_error, "ask"));
   end(kFirst);
   for (int i = 0; i < 100; ++i, clock_.advance(1s)) ended_.look();
   EXPECT_TRUE(is_there(kFirst));
 }
 
-TEST_F(EndedProcessesTest, AGpuThatIsNotOpenIsAskedNothing) {
-  gpu_.closed[0] = "does not answer";
+// One of two clients that it has left.
+TEST_F(EndedProcessesTest, EachClientIsJudgedByItself) {
+  for (const DriverEvent& one : program(kFirst, kOthers)) registry_.apply(one);
   end(kFirst);
   ended_.look();
-  EXPECT_EQ(gpu_.pids_asked, 0);
-  EXPECT_TRUE(is_there(kFirst));
+  ASSERT_EQ(registry_.holder(kFirst, 0)->groups.size(), 1u);
+  EXPECT_EQ(registry_.holder(kFirst, 0)->groups[0].ref.client, kHandles.client);
 }
 
 TEST_F(EndedProcessesTest, WhatAnHeirHasFreedIsForgotten) {
@@ -104,8 +111,8 @@ TEST_F(EndedProcessesTest, WhatAnHeirHasFreedIsForgotten) {
 // The driver answers late, and what it says is of the time when it was asked.
 class LateGpu final : public FakeGpu {
  public:
-  Result<std::vector<pid_t>> pids_on(uint32_t gpu) override {
-    auto answer = FakeGpu::pids_on(gpu);
+  Result<std::vector<ObjectRef>> missing(std::span<const ObjectRef> objects) override {
+    auto answer = FakeGpu::missing(objects);
     asked.release();
     may_answer.acquire();
     return answer;
@@ -117,7 +124,7 @@ TEST(EndedProcessesOnThreads, WhoEndsWhileItIsAskedIsAskedForAgain) {
   LateGpu gpu;
   ManualClock clock;
   clock.advance(1s);
-  gpu.all_pids.emplace();  // nobody
+  gpu.there.emplace();  // nothing
   Registry registry{gpu.gpus()};
   for (const DriverEvent& one : program(kFirst, kHandles)) registry.apply(one);
   for (const DriverEvent& one : program(kSecond, kOthers)) registry.apply(one);
@@ -128,7 +135,7 @@ TEST(EndedProcessesOnThreads, WhoEndsWhileItIsAskedIsAskedForAgain) {
   EXPECT_FALSE(ended.rest(0ns));
   registry.end(kSecond, clock.now());
   ended.look();
-  gpu.all_pids.emplace(std::vector<pid_t>{kSecond.pid});
+  gpu.there.emplace(objects_of(kOthers));
   gpu.may_answer.release();
   ASSERT_TRUE(ended.rest(1min));
   ended.look();  // takes the answer, and asks again, of the second one

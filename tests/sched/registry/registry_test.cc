@@ -17,6 +17,9 @@ using test::program;
 constexpr ProcessId kProcess{100, 5000}, kChild{101, 5001};
 constexpr Handles kContext{.client = 0xC1D00001, .device = 1, .group = 0x10, .first_channel = 0x20};
 
+constexpr ObjectRef kItsClient{kContext.client, kContext.client},
+    kItsGroup{kContext.client, kContext.group};
+
 class RegistryTest : public ::testing::Test {
  protected:
   // Index and instance differ, as they do on real machines.
@@ -225,11 +228,15 @@ TEST_F(RegistryTest, WhoHasEndedStaysUntilTheDriverHasNothingOfIt) {
     ASSERT_NE(registry_.holder(kProcess, 0), nullptr);
     EXPECT_TRUE(registry_.find(kProcess)->ended.has_value());
     EXPECT_EQ(registry_.ended(), std::set<pid_t>{kProcess.pid});
-    registry_.gone_from(kProcess, 1);
-    EXPECT_NE(registry_.holder(kProcess, 0), nullptr) << "it is not there";
-    registry_.gone_from(kProcess, 0);
+    const std::vector<ObjectRef> left = registry_.left();
+    EXPECT_EQ(std::ranges::count(left, kItsClient), 1);
+    EXPECT_EQ(std::ranges::count(left, kItsGroup), 1);
+    registry_.gone(std::span(&kItsGroup, 1));
+    EXPECT_EQ(registry_.holder(kProcess, 0), nullptr);
+    ASSERT_NE(registry_.find(kProcess), nullptr) << "another group may be made in its client";
+    registry_.gone(std::span(&kItsClient, 1));
     EXPECT_TRUE(registry_.processes().empty());
-    EXPECT_TRUE(registry_.ended().empty());
+    EXPECT_FALSE(registry_.has_left());
   }
 }
 
@@ -239,19 +246,52 @@ TEST_F(RegistryTest, WhoHasEndedAndHadNothingIsForgotten) {
   EXPECT_TRUE(registry_.processes().empty());
 }
 
-TEST_F(RegistryTest, WhoCallsTheDriverAgainAfterAnExecHasNotEnded) {
+// Its own descriptors were closed by the exec, and a child has copies of them.
+TEST_F(RegistryTest, WhatWasLeftByAnExecStaysWhileTheNextProgramWorks) {
   apply(program(kProcess, kContext, 1));
   registry_.apply(event(kProcess, ProcessClosed{.by_exec = true}));
-  registry_.apply(event(kProcess, ProcessOpened{}));
+  Handles next = kContext;
+  ++next.client;
+  apply(program(kProcess, next, 1));
   EXPECT_FALSE(registry_.find(kProcess)->ended);
-  EXPECT_TRUE(registry_.ended().empty());
+  ASSERT_EQ(registry_.holder(kProcess, 0)->groups.size(), 2u);
+  const auto known = registry_.objects(kProcess.pid);
+  registry_.reconcile(kProcess, program(kProcess, next, 1), known);
+  EXPECT_EQ(registry_.holder(kProcess, 0)->groups.size(), 2u) << "a search does not find it";
+  registry_.gone(std::vector<ObjectRef>{kItsClient, {next.client, next.client}});
+  ASSERT_EQ(registry_.holder(kProcess, 0)->groups.size(), 1u) << "only what was left can be gone";
+  EXPECT_EQ(registry_.holder(kProcess, 0)->groups[0].ref.client, next.client);
 }
 
-TEST_F(RegistryTest, WhatAnHeirFreesOfOneThatHasEndedIsGone) {
+TEST_F(RegistryTest, WhatAnHeirMakesAndFreesInAClientThatWasLeftIsTheOwners) {
   apply(program(kProcess, kContext, 1));
   registry_.apply(event(kProcess, ProcessClosed{}));
+  registry_.apply(event(kChild, GroupCreated{.client = kContext.client,
+                                             .device = kContext.device,
+                                             .group = 0x99,
+                                             .engine = Engine::kGraphics,
+                                             .fd = 7}));
+  EXPECT_EQ(registry_.holder(kProcess, 0)->groups.size(), 2u);
+  EXPECT_EQ(registry_.find(kChild), nullptr);
   registry_.apply(event(kChild, ObjectFreed{kContext.client, kContext.group}));
-  EXPECT_EQ(registry_.holder(kProcess, 0), nullptr);
+  EXPECT_EQ(registry_.holder(kProcess, 0)->groups.size(), 1u);
+  registry_.apply(event(kChild, ObjectFreed{kContext.client, kContext.client}));
+  EXPECT_EQ(registry_.find(kProcess), nullptr);
+}
+
+// It had a device and no group when it ended.
+TEST_F(RegistryTest, WhatAnHeirMakesInAClientWithoutGroupsIsTheOwnersToo) {
+  auto events = program(kProcess, kContext, 1);
+  events.resize(3);
+  apply(events);
+  registry_.apply(event(kProcess, ProcessClosed{}));
+  registry_.apply(event(kChild, GroupCreated{.client = kContext.client,
+                                             .device = kContext.device,
+                                             .group = kContext.group,
+                                             .engine = Engine::kGraphics,
+                                             .fd = 7}));
+  ASSERT_NE(registry_.holder(kProcess, 0), nullptr);
+  EXPECT_EQ(registry_.holder(kProcess, 0)->groups.size(), 1u);
 }
 
 TEST_F(RegistryTest, WhoseHandleIsUsedAgainHasItNoMore) {
@@ -260,6 +300,15 @@ TEST_F(RegistryTest, WhoseHandleIsUsedAgainHasItNoMore) {
   apply(program(kChild, kContext, 1));
   EXPECT_EQ(registry_.holder(kProcess, 0), nullptr);
   EXPECT_NE(registry_.holder(kChild, 0), nullptr);
+  EXPECT_FALSE(registry_.has_left());
+}
+
+TEST_F(RegistryTest, WhoseHandleIsUsedAgainByTheNextProgramHasTheNewOne) {
+  apply(program(kProcess, kContext, 1));
+  registry_.apply(event(kProcess, ProcessClosed{.by_exec = true}));
+  apply(program(kProcess, kContext, 1));
+  EXPECT_EQ(registry_.holder(kProcess, 0)->groups.size(), 1u);
+  EXPECT_FALSE(registry_.has_left());
 }
 
 // Another agent has seen who made the client; now it is found in a child, and its maker has ended.
@@ -278,11 +327,29 @@ TEST_F(RegistryTest, WhatIsFoundInAnHeirIsItsFormerOwners) {
   EXPECT_FALSE(registry_.find(kProcess)->ended);
 }
 
+// It lives, and has closed its own copy of the descriptor.
+TEST_F(RegistryTest, WhatAFormerOwnerHasGivenAwayIsItsOwn) {
+  registry_.remember({kProcess, {kContext.client}});
+  Handles other = kContext;
+  ++other.client;
+  apply(program(kProcess, other, 1), Registry::Source::kAttach);
+  registry_.reconcile(kChild, program(kChild, kContext, 1), {});
+  EXPECT_EQ(registry_.holder(kProcess, 0)->groups.size(), 2u);
+  EXPECT_FALSE(registry_.find(kProcess)->ended);
+}
+
 TEST_F(RegistryTest, AFormerOwnersPidMayBeAnothersByNow) {
   registry_.remember({{kProcess.pid, kProcess.start_ticks - 1}, {kContext.client}});
   registry_.apply(event(kProcess, ProcessOpened{}));
   EXPECT_TRUE(registry_.reconcile(kChild, program(kChild, kContext, 1), {}).empty());
   EXPECT_NE(registry_.holder(kChild, 0), nullptr);
+}
+
+TEST_F(RegistryTest, WhatAProcessWasSeenToMakeIsNoFormerOwners) {
+  registry_.remember({kProcess, {kContext.client}});
+  apply(program(kChild, kContext, 1));
+  EXPECT_TRUE(registry_.reconcile(kChild, program(kChild, kContext, 1), {}).empty());
+  EXPECT_EQ(registry_.find(kProcess), nullptr);
 }
 
 TEST_F(RegistryTest, AcceptsAProcessWhoseOpeningWasLost) {
@@ -434,9 +501,11 @@ TEST_F(RegistryTest, TwoHundredProgramsLeaveNothingBehind) {
     }
     if (below(10) == 0) registry_.apply(event({}, EventsLost{1}));
     registry_.apply(event(process, ProcessClosed{.by_exec = below(2) == 0}));
-    for (uint32_t gpu = 0; gpu < 3; ++gpu) registry_.gone_from(process, gpu);
+    if (below(2) == 0) registry_.gone(registry_.left());
   }
+  registry_.gone(registry_.left());
   EXPECT_TRUE(registry_.processes().empty());
+  EXPECT_FALSE(registry_.has_left());
 }
 
 // A program with many groups, channels and allocations makes and frees them one after the other.

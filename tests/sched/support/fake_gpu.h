@@ -45,8 +45,8 @@ class FakeGpu : public Gpu {
   std::map<uint32_t, UtilisationSample> utilisations;
   std::map<uint32_t, SwitchBatch> switches;  // handed out once
   std::map<pid_t, std::vector<DriverEvent>> attachable;
-  std::optional<Result<std::vector<pid_t>>> all_pids;  // on each GPU; none: it does not tell
-  int pids_asked = 0;
+  std::optional<Result<std::set<ObjectRef>>> there;  // all objects; none: it does not tell
+  int asked_for_objects = 0;
   std::set<uint32_t> unknown_classes;            // of channels
   std::map<uint32_t, std::string> closed;        // GPUs that are not open, and why
   std::map<uint32_t, uint32_t> hardware_groups;  // of group handles; others are groups of their own
@@ -134,9 +134,14 @@ class FakeGpu : public Gpu {
     return pids;
   }
 
-  Result<std::vector<pid_t>> pids_on(uint32_t gpu) override {
-    ++pids_asked;
-    return all_pids ? *all_pids : Gpu::pids_on(gpu);
+  Result<std::vector<ObjectRef>> missing(std::span<const ObjectRef> objects) override {
+    ++asked_for_objects;
+    if (!there) return Gpu::missing(objects);
+    if (!*there) return std::unexpected(there->error());
+    std::vector<ObjectRef> gone;
+    for (const ObjectRef& object : objects)
+      if (!there->value().contains(object)) gone.push_back(object);
+    return gone;
   }
 
  private:

@@ -191,13 +191,17 @@ class NastyMachine final : public FakeGpu, public Observer, public ProcReader {
     return std::vector<pid_t>(pids.begin(), pids.end());
   }
 
-  Result<std::vector<pid_t>> pids_on(uint32_t gpu) override {
+  Result<std::vector<ObjectRef>> missing(std::span<const ObjectRef> objects) override {
     if (fails()) return std::unexpected(failure().error());
-    std::set<pid_t> pids;
-    for (const auto& [handle, client] : clients_)
-      for (const auto& [name, group] : client.groups)
-        if (group.gpu == gpu) pids.insert(client.maker.pid);
-    return std::vector<pid_t>(pids.begin(), pids.end());
+    std::vector<ObjectRef> gone;
+    for (const ObjectRef& object : objects) {
+      const auto client = clients_.find(object.client);
+      const bool is_there =
+          client != clients_.end() &&
+          (object.object == object.client || client->second.groups.contains(object.object));
+      if (!is_there) gone.push_back(object);
+    }
+    return gone;
   }
 
   // --- Observer
