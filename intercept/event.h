@@ -79,7 +79,7 @@ struct ChannelsSwitched {
 };
 // The process exited, or replaced itself by exec. The module says so when the last of its
 // descriptors is closed, so that its driver objects are gone; the probe at once, when another
-// process may have them open still (Gpu::pids_on() tells).
+// process may have them open still (Gpu::missing() tells).
 struct ProcessClosed {
   bool by_exec = false;
   std::optional<int> status{};  // of an exit, as wait(2) gives it; none: the source does not know
