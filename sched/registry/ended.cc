@@ -33,6 +33,7 @@ void EndedProcesses::look() {
 
 void EndedProcesses::ask() {
   leavings_ = registry_.leavings();
+  as_of_ = registry_.last_serial();
   asked_ = registry_.left();
   pause_ = std::clamp(2 * pause_, kFirstAsk, kLongestAsk);
   next_ = clock_.now() + pause_;
@@ -44,8 +45,8 @@ void EndedProcesses::ask() {
 // Where the driver cannot tell, all is gone with its process.
 void EndedProcesses::take(const Answer& answer) {
   const std::vector<ObjectRef> asked = std::exchange(asked_, {});
-  if (answer) return registry_.gone(*answer);
-  if (answer.error().code == std::errc::not_supported) return registry_.gone(asked);
+  if (answer) return registry_.gone(*answer, as_of_);
+  if (answer.error().code == std::errc::not_supported) return registry_.gone(asked, as_of_);
   if (!std::exchange(has_warned_, true))
     log_warning("what has ended may still be on the GPUs: {}", answer.error().message());
 }

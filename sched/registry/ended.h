@@ -52,8 +52,8 @@ class EndedProcesses {
   const Clock& clock_;
   const DriverCalls calls_;
   std::vector<ObjectRef> asked_;
-  std::future<Answer> answer_;  // invalid: no question is under way
-  uint64_t leavings_ = 0;       // of the registry, when it was asked last
+  std::future<Answer> answer_;         // invalid: no question is under way
+  uint64_t leavings_ = 0, as_of_ = 0;  // of the registry, when it was asked last
   Time next_{};
   Nanos pause_{};
   bool has_warned_ = false;

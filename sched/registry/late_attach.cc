@@ -134,7 +134,8 @@ void LateAttach::look_at(const std::vector<pid_t>& unseen) {
     if (is_known && !asked_.contains(pid) && !hidden.contains(pid)) continue;
     if (now < look.next) continue;
     if (asked_.erase(pid) > 0) registry_.doubt(pid);
-    std::erase_if(unknown_, [&](const auto& one) { return one.first == pid; });
+    if (std::erase_if(unknown_, [&](const auto& one) { return one.first == pid; }) > 0)
+      unseen_.insert(pid);
     add(pid);
     put_off(look);
   }
@@ -222,6 +223,7 @@ bool LateAttach::end(Current& current, const Answer& answer) {
     const bool is_first = !failed_.contains(pid);
     if (is_gone(error)) {
       failed_.erase(pid);
+      unseen_.erase(pid);
     } else {
       put_off(failed_[pid]);
       if (is_first)
@@ -255,7 +257,8 @@ void LateAttach::take(const Current& current, const ObjectSearch::Found& found, 
   }
   const ProcessId process = found.front().process;
   const auto of_others =
-      registry_.reconcile(process, found, is_whole ? current.known : std::vector<ObjectRef>{});
+      registry_.reconcile(process, found, is_whole ? current.known : std::vector<ObjectRef>{},
+                          unseen_.erase(process.pid) > 0);
   for (const Registry::Owned& owned : of_others) heirs_[owned].insert(process.pid);
   if (registry_.find(process) != nullptr) watch(process);
 }

@@ -116,6 +116,7 @@ class LateAttach {
   bool is_first_ = true;                          // all that were there before are being looked for
   std::set<pid_t> asked_;                         // to look at, whatever is known of them
   std::set<std::pair<pid_t, uint32_t>> unknown_;  // seen to run there, and GPU
+  std::set<pid_t> unseen_;                        // of those in line, who was in unknown_
   std::map<pid_t, Look> looks_;                   // when to look at each again
   std::map<pid_t, Look> escapes_;                 // the same for look_despite_freeze()
   std::map<pid_t, Look> failed_;   // the same for those of which a look did not tell all

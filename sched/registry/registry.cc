@@ -45,7 +45,15 @@ void Registry::apply(const DriverEvent& event, Source source) {
   if (event.process.pid <= 0) return;
 
   Process* const owner = left_by(event);
+  if (owner != nullptr && std::holds_alternative<ObjectFreed>(event.what)) {
+    ++leavings_;  // said by whoever may not even have a descriptor of it: the driver is asked
+    return;
+  }
   Process& process = owner != nullptr ? *owner : opened(event, source);
+  // Frees are not heard, so a group that is made may have the handle of one that is gone.
+  if (const auto* group = std::get_if<GroupCreated>(&event.what);
+      group != nullptr && owner != nullptr && source == Source::kLive)
+    free(process, {group->client, group->group});
   std::visit(
       [&](const auto& what) {
         using What = std::decay_t<decltype(what)>;
@@ -64,7 +72,6 @@ void Registry::apply(const DriverEvent& event, Source source) {
         }
       },
       event.what);
-  if (owner != nullptr) close_if_over(*owner);
 }
 
 // Who has left the client in which this was done; nullptr: nobody has. A client that is made has a
@@ -149,11 +156,14 @@ std::vector<ObjectRef> Registry::left() const {
   return objects;
 }
 
-void Registry::gone(std::span<const ObjectRef> objects) {
+void Registry::gone(std::span<const ObjectRef> objects, uint64_t as_of) {
   for (const ObjectRef& object : objects) {
     const auto left = left_.find(object.client);
     if (left == left_.end()) continue;
     Process& process = processes_.at(left->second);
+    const auto& groups = clients_.at(left->second).at(object.client).groups;
+    const auto group = groups.find(object.object);
+    if (group != groups.end() && group->second.serial > as_of) continue;  // another one by now
     free(process, {object.client, object.object});
     close_if_over(process);
   }
@@ -166,16 +176,14 @@ std::set<pid_t> Registry::ended() const {
   return pids;
 }
 
-// A handle is used again when its client is gone: whoever has left it has it no more.
+// Who says that it has made a client which another one has left may only hold its descriptor: the
+// driver is asked whether that is gone, and the switch log tells who works in it (reconcile()).
 void Registry::made(Process& process, uint32_t client, Source source) {
-  const auto left = left_.find(client);
-  if (source == Source::kLive) {
-    if (left != left_.end() && left->second == process.id.pid)
-      free(process, {client, client});
-    else if (left != left_.end())
-      drop_left(client);
-    former_.erase(client);
+  if (source == Source::kLive && left_.contains(client)) {
+    ++leavings_;
+    return;
   }
+  if (source == Source::kLive) former_.erase(client);
   clients_[process.id.pid][client].was_seen_made |= source == Source::kLive;
 }
 
@@ -475,7 +483,8 @@ bool Registry::owns(const Owned& owned) const {
 
 std::vector<Registry::Owned> Registry::reconcile(const ProcessId& process,
                                                  std::span<const DriverEvent> found,
-                                                 std::span<const ObjectRef> known) {
+                                                 std::span<const ObjectRef> known,
+                                                 bool works_unseen) {
   if (const auto at = processes_.find(process.pid);
       at != processes_.end() && at->second.id == process)
     forget(at->second, found, known);
@@ -493,13 +502,14 @@ std::vector<Registry::Owned> Registry::reconcile(const ProcessId& process,
     const ProcessId theirs = other->id;
     Process& owner = processes_.at(theirs.pid);
     const Client& client = clients_.at(theirs.pid).at(made->client);
-    if (client.is_left) learn(theirs, made->client, found);
-    if (client.is_left || client.was_seen_made || is_older(theirs, process)) {
+    const bool is_taken = client.is_left && works_unseen && !has_own_group(process, found);
+    if (client.is_left && !is_taken) learn(theirs, made->client, found);
+    if (!is_taken && (client.is_left || client.was_seen_made || is_older(theirs, process))) {
       of_others.push_back({owner.id, made->client});
     } else {
-      clients_[owner.id.pid].erase(made->client);
-      rebuild_holders(owner);
-      heirs.insert(owner.id.pid);
+      free(owner, {made->client, made->client});
+      if (!is_taken) heirs.insert(theirs.pid);
+      close_if_over(owner);
     }
   }
   for (const Owned& owned : of_others) note_heir(processes_.at(owned.owner.pid), process.pid);
@@ -520,6 +530,16 @@ std::vector<Registry::Owned> Registry::reconcile(const ProcessId& process,
 
 void Registry::remember(const FormerOwner& former) {
   for (const uint32_t client : former.clients) former_[client] = former.process;
+}
+
+// Whether a group was found in `process` that is in no client which another one has left.
+bool Registry::has_own_group(const ProcessId& process, std::span<const DriverEvent> found) const {
+  return std::ranges::any_of(found, [&](const DriverEvent& event) {
+    const auto* const group = std::get_if<GroupCreated>(&event.what);
+    if (group == nullptr || group->engine != Engine::kGraphics) return false;
+    const auto left = left_.find(group->client);
+    return left == left_.end() || left->second == process.pid;
+  });
 }
 
 // Who made a client that was found in `process`, as is remembered, if that is another one. It has

@@ -70,19 +70,23 @@ class Registry {
   // client that RM shows in several processes, because they inherited its descriptor, has one
   // owner: the process that was seen to make it, by us or by an agent before us, otherwise the
   // oldest one. Returns the clients, and their owners, that were found in `process` and are not its
-  // own.
+  // own. `works_unseen`: it works on a GPU where nothing of it is known; then a client that another
+  // one is thought to have left is its own, unless it has a group of its own besides.
   std::vector<Owned> reconcile(const ProcessId& process, std::span<const DriverEvent> found,
-                               std::span<const ObjectRef> known);
+                               std::span<const ObjectRef> known, bool works_unseen = false);
   void remember(const FormerOwner& former);
   // The process has ended. It is forgotten with the last client that it has left.
   void end(const ProcessId& process, Time now);
   void close(ProcessId process);
-  // The clients that were left, and their groups; whether there are any; how many were, in all.
+  // The clients that were left, and their groups; whether there are any. leavings() moves when
+  // another one was, or something in one is said to be freed.
   std::vector<ObjectRef> left() const;
   bool has_left() const { return !left_.empty(); }
   uint64_t leavings() const { return leavings_; }
-  // The driver does not have these, of left(), any more.
-  void gone(std::span<const ObjectRef> objects);
+  // Moves when an object appears.
+  uint64_t last_serial() const { return last_serial_; }
+  // These, of left(), the driver did not have when last_serial() was `as_of`.
+  void gone(std::span<const ObjectRef> objects, uint64_t as_of);
   // The processes that have ended and stay.
   std::set<pid_t> ended() const;
   // The clients (with the same handle twice), groups and channels of a process.
@@ -149,6 +153,7 @@ class Registry {
   Process* left_by(const DriverEvent& event);
   void leave(Process& process, uint32_t client);
   void drop_left(uint32_t client);
+  bool has_own_group(const ProcessId& process, std::span<const DriverEvent> found) const;
   void close_if_over(Process& process);
   const Process* former_owner(const ProcessId& process, uint32_t client);
   void learn(const ProcessId& owner, uint32_t client, std::span<const DriverEvent> found);

@@ -100,9 +100,14 @@ TEST_F(EndedProcessesTest, EachClientIsJudgedByItself) {
   EXPECT_EQ(registry_.holder(kFirst, 0)->groups[0].ref.client, kHandles.client);
 }
 
-TEST_F(EndedProcessesTest, WhatAnHeirHasFreedIsForgotten) {
+TEST_F(EndedProcessesTest, WhatAnHeirHasFreedIsAskedForAtOnce) {
   end(kFirst);
+  for (const Time until = clock_.now() + 1min; clock_.now() < until; clock_.advance(10ms))
+    ended_.look();
+  registry_.apply(event(kSecond, ObjectFreed{kHandles.client, kHandles.client}));
   ended_.look();
+  EXPECT_TRUE(is_there(kFirst)) << "the driver has it still";
+  gpu_.there->value().clear();
   registry_.apply(event(kSecond, ObjectFreed{kHandles.client, kHandles.client}));
   ended_.look();
   EXPECT_FALSE(is_there(kFirst));

@@ -31,6 +31,9 @@ class RegistryTest : public ::testing::Test {
   }();
   Registry registry_{gpus_};
 
+  void gone(const std::vector<ObjectRef>& objects) {
+    registry_.gone(objects, registry_.last_serial());
+  }
   void apply(const std::vector<DriverEvent>& events,
              Registry::Source source = Registry::Source::kLive) {
     for (const DriverEvent& one : events) registry_.apply(one, source);
@@ -231,10 +234,10 @@ TEST_F(RegistryTest, WhoHasEndedStaysUntilTheDriverHasNothingOfIt) {
     const std::vector<ObjectRef> left = registry_.left();
     EXPECT_EQ(std::ranges::count(left, kItsClient), 1);
     EXPECT_EQ(std::ranges::count(left, kItsGroup), 1);
-    registry_.gone(std::span(&kItsGroup, 1));
+    gone({kItsGroup});
     EXPECT_EQ(registry_.holder(kProcess, 0), nullptr);
     ASSERT_NE(registry_.find(kProcess), nullptr) << "another group may be made in its client";
-    registry_.gone(std::span(&kItsClient, 1));
+    gone({kItsClient});
     EXPECT_TRUE(registry_.processes().empty());
     EXPECT_FALSE(registry_.has_left());
   }
@@ -258,12 +261,12 @@ TEST_F(RegistryTest, WhatWasLeftByAnExecStaysWhileTheNextProgramWorks) {
   const auto known = registry_.objects(kProcess.pid);
   registry_.reconcile(kProcess, program(kProcess, next, 1), known);
   EXPECT_EQ(registry_.holder(kProcess, 0)->groups.size(), 2u) << "a search does not find it";
-  registry_.gone(std::vector<ObjectRef>{kItsClient, {next.client, next.client}});
+  gone({kItsClient, {next.client, next.client}});
   ASSERT_EQ(registry_.holder(kProcess, 0)->groups.size(), 1u) << "only what was left can be gone";
   EXPECT_EQ(registry_.holder(kProcess, 0)->groups[0].ref.client, next.client);
 }
 
-TEST_F(RegistryTest, WhatAnHeirMakesAndFreesInAClientThatWasLeftIsTheOwners) {
+TEST_F(RegistryTest, WhatAnHeirMakesInAClientThatWasLeftIsTheOwners) {
   apply(program(kProcess, kContext, 1));
   registry_.apply(event(kProcess, ProcessClosed{}));
   registry_.apply(event(kChild, GroupCreated{.client = kContext.client,
@@ -273,10 +276,31 @@ TEST_F(RegistryTest, WhatAnHeirMakesAndFreesInAClientThatWasLeftIsTheOwners) {
                                              .fd = 7}));
   EXPECT_EQ(registry_.holder(kProcess, 0)->groups.size(), 2u);
   EXPECT_EQ(registry_.find(kChild), nullptr);
-  registry_.apply(event(kChild, ObjectFreed{kContext.client, kContext.group}));
-  EXPECT_EQ(registry_.holder(kProcess, 0)->groups.size(), 1u);
+}
+
+// Who has no descriptor of it can say so, too.
+TEST_F(RegistryTest, WhatIsSaidToBeFreedInAClientThatWasLeftIsAskedFor) {
+  apply(program(kProcess, kContext, 1));
+  registry_.apply(event(kProcess, ProcessClosed{}));
+  const uint64_t before = registry_.leavings();
   registry_.apply(event(kChild, ObjectFreed{kContext.client, kContext.client}));
-  EXPECT_EQ(registry_.find(kProcess), nullptr);
+  EXPECT_NE(registry_.holder(kProcess, 0), nullptr);
+  EXPECT_GT(registry_.leavings(), before);
+}
+
+TEST_F(RegistryTest, WhatIsMadeWhileTheDriverIsAskedIsNotGone) {
+  apply(program(kProcess, kContext, 1));
+  registry_.apply(event(kProcess, ProcessClosed{}));
+  const uint64_t asked = registry_.last_serial();
+  registry_.apply(event(kChild, GroupCreated{.client = kContext.client,
+                                             .device = kContext.device,
+                                             .group = kContext.group,
+                                             .engine = Engine::kGraphics,
+                                             .fd = 3}));  // all as before
+  registry_.gone(std::span(&kItsGroup, 1), asked);
+  EXPECT_NE(registry_.holder(kProcess, 0), nullptr);
+  gone({kItsGroup});
+  EXPECT_EQ(registry_.holder(kProcess, 0), nullptr);
 }
 
 // It had a device and no group when it ended.
@@ -294,21 +318,42 @@ TEST_F(RegistryTest, WhatAnHeirMakesInAClientWithoutGroupsIsTheOwnersToo) {
   EXPECT_EQ(registry_.holder(kProcess, 0)->groups.size(), 1u);
 }
 
-TEST_F(RegistryTest, WhoseHandleIsUsedAgainHasItNoMore) {
+// It may hold the descriptor alone, and have rewritten the arguments of another call.
+TEST_F(RegistryTest, WhoSaysThatItMadeAClientThatWasLeftIsNotBelieved) {
+  apply(program(kProcess, kContext, 1));
+  registry_.apply(event(kProcess, ProcessClosed{}));
+  const uint64_t before = registry_.leavings();
+  registry_.apply(event(kChild, ClientCreated{.client = kContext.client, .fd = 3}));
+  ASSERT_NE(registry_.holder(kProcess, 0), nullptr);
+  EXPECT_EQ(registry_.holder(kProcess, 0)->groups[0].channels.size(), 8u);
+  EXPECT_GT(registry_.leavings(), before);
+}
+
+// The handle was free, and it has chosen it: the switch log shows that it works.
+TEST_F(RegistryTest, WhoWorksInAClientThatWasLeftHasMadeIt) {
   apply(program(kProcess, kContext, 1));
   registry_.apply(event(kProcess, ProcessClosed{}));
   apply(program(kChild, kContext, 1));
-  EXPECT_EQ(registry_.holder(kProcess, 0), nullptr);
-  EXPECT_NE(registry_.holder(kChild, 0), nullptr);
+  EXPECT_EQ(registry_.holder(kChild, 0), nullptr);
+  EXPECT_TRUE(registry_.reconcile(kChild, program(kChild, kContext, 1), {}, true).empty());
+  ASSERT_NE(registry_.holder(kChild, 0), nullptr);
+  EXPECT_EQ(registry_.find(kProcess), nullptr);
   EXPECT_FALSE(registry_.has_left());
 }
 
-TEST_F(RegistryTest, WhoseHandleIsUsedAgainByTheNextProgramHasTheNewOne) {
+// What works is its own.
+TEST_F(RegistryTest, AnHeirThatWorksItselfHasNotMadeWhatItHolds) {
   apply(program(kProcess, kContext, 1));
-  registry_.apply(event(kProcess, ProcessClosed{.by_exec = true}));
-  apply(program(kProcess, kContext, 1));
-  EXPECT_EQ(registry_.holder(kProcess, 0)->groups.size(), 1u);
-  EXPECT_FALSE(registry_.has_left());
+  registry_.apply(event(kProcess, ProcessClosed{}));
+  Handles own = kContext;
+  ++own.client;
+  auto found = program(kChild, kContext, 1);
+  const auto others = program(kChild, own, 1);
+  found.insert(found.end(), others.begin(), others.end());
+  EXPECT_EQ(registry_.reconcile(kChild, found, {}, true),
+            (std::vector<Registry::Owned>{{kProcess, kContext.client}}));
+  EXPECT_NE(registry_.holder(kProcess, 0), nullptr);
+  EXPECT_NE(registry_.holder(kChild, 0), nullptr);
 }
 
 // Another agent has seen who made the client; now it is found in a child, and its maker has ended.
@@ -501,9 +546,9 @@ TEST_F(RegistryTest, TwoHundredProgramsLeaveNothingBehind) {
     }
     if (below(10) == 0) registry_.apply(event({}, EventsLost{1}));
     registry_.apply(event(process, ProcessClosed{.by_exec = below(2) == 0}));
-    if (below(2) == 0) registry_.gone(registry_.left());
+    if (below(2) == 0) gone(registry_.left());
   }
-  registry_.gone(registry_.left());
+  gone(registry_.left());
   EXPECT_TRUE(registry_.processes().empty());
   EXPECT_FALSE(registry_.has_left());
 }
