@@ -69,9 +69,11 @@ TEST_F(OutlivedSystem, IsFrozenWithItsTenant) {
   ASSERT_TRUE(rig_.answers(R"({"op":"freeze","tenant":"capped"})", "true"));
   ASSERT_TRUE(
       eventually([&] { return rig_.record(attack_->pid()).state == ProcessState::kFrozenUser; }));
+  // What it did before is charged when samples tell, at most two seconds later.
+  EXPECT_GE(share_of_other(), 0.9);
   const double before = charged_ms();
   EXPECT_GE(share_of_other(), 0.9);
-  EXPECT_NEAR(charged_ms(), before, 50);
+  EXPECT_LE(charged_ms(), before + 1);
 }
 
 TEST_F(OutlivedSystem, IsItsTenantsForTheNextAgent) {
