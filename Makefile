@@ -234,7 +234,7 @@ compile = $(eval $(call compile_rule,$(1),$(2)))
 # Branches are counted for the fuzzers in what is compiled with a precompiled header of the product's.
 COVERAGE := $(if $(findstring address,$(SAN)),-fsanitize-coverage=inline-8bit-counters$(comma)pc-table)
 # Not in these, of which no fuzzer calls a function: counters take an eighth of the time that compiling them takes.
-never_fuzzed := bench/ tools/ intercept/sim/ $(addprefix sched/,account/ daemon/ enforce/ jobs/ module/ mps/ shim/ spatial/ registry/ step/ usage/)
+never_fuzzed := bench/ tools/ intercept/sim/ $(addprefix sched/,account/ daemon/ enforce/ jobs/ module/ mps/ registry/ shim/ spatial/ step/ usage/)
 $(foreach folder,$(never_fuzzed),$(O)/obj/$(folder)%.o): COVERAGE :=
 
 # The files of a room share a precompiled header with our own headers in it, too.

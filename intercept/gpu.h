@@ -194,9 +194,8 @@ class Gpu {
   virtual Result<std::vector<pid_t>> users() const = 0;
   virtual std::unique_ptr<UserSearch> find_users() const { return users_at_once(users()); }
   // Those of these objects (a client is one of its own) that the driver does not have any more.
-  // It knows them by their names alone, whoever may use them now. Takes some microseconds for each
-  // on an H200, and no GPU is asked. Error not_supported: this driver does not tell; others: it
-  // cannot be said now.
+  // It knows them by their names alone, whoever may use them now, and asks no GPU. Error
+  // not_supported: this driver does not tell; others: it cannot be said now.
   virtual Result<std::vector<ObjectRef>> missing(std::span<const ObjectRef>) {
     return make_error(std::errc::not_supported, "ask for objects");
   }

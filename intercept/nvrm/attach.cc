@@ -304,10 +304,11 @@ class Search final : public ObjectSearch {
     auto files = control_files(ours_.driver(), process_);
     if (!files) return std::unexpected(files.error());
     files_ = std::move(*files);
-    // One that has ended, and is not reaped, has no descriptors either, which proves nothing.
-    if (files_.empty() && ours_.driver().life(process_) != Life::kAlive)
+    if (files_.empty()) {
+      // One that has ended, and is not reaped, has no descriptors either, which proves nothing.
+      if (ours_.driver().life(process_) == Life::kAlive) return {};
       return make_error(std::errc::no_such_process, "look for objects");
-    if (files_.empty()) return {};
+    }
     const auto newest = newest_client(ours_.driver());
     if (!newest) return std::unexpected(newest.error());
     clients_.begin(*newest, learnt_.of(process_));

@@ -46,6 +46,7 @@ class Driver {
     std::optional<long> next;  // the place to go on at; nullopt: that was all
   };
   virtual Result<Look> look_for_control_fd(pid_t pid, long place, size_t most) = 0;
+  // Whether this process lives.
   virtual Life life(const ProcessId& process) { return life_of(process); }
   // All processes of the machine. Errors: as control_fds().
   virtual Result<std::vector<pid_t>> processes() = 0;

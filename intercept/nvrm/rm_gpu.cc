@@ -2,9 +2,9 @@
 #include "intercept/nvrm/rm_gpu.h"
 
 #include <array>
-#include <functional>
 #include <mutex>
 #include <optional>
+#include <type_traits>
 
 #include "intercept/nvrm/abi.h"
 #include "intercept/nvrm/attach.h"
@@ -138,16 +138,14 @@ class RmGpu final : public Gpu {
     if (auto allowed = check_allowed(support_.can_set_slice); !allowed) return allowed;
     if (slice < Micros(1))
       return make_error(std::errc::invalid_argument, "set time slice", "at least 1 us");
-    return through_holders<Result<>>(
+    return through_holders(
         group, [&](const GroupRef& ref) { return set_group_slice(client_, ref, slice); });
   }
   Result<Micros> slice(const GroupRef& group) override {
-    return through_holders<Result<Micros>>(
-        group, [&](const GroupRef& ref) { return group_slice(client_, ref); });
+    return through_holders(group, [&](const GroupRef& ref) { return group_slice(client_, ref); });
   }
   Result<uint32_t> hardware_group(const GroupRef& group) override {
-    return through_holders<Result<uint32_t>>(
-        group, [&](const GroupRef& ref) { return group_number(client_, ref); });
+    return through_holders(group, [&](const GroupRef& ref) { return group_number(client_, ref); });
   }
   Result<> stop(const ProcessId& process) override { return stop_process(process); }
   Result<> resume(const ProcessId& process) override { return resume_process(process); }
@@ -221,13 +219,14 @@ class RmGpu final : public Gpu {
     return {};
   }
   // Asks on the owner's descriptor; when the owner has it no more, on those that others have of it.
-  template <class Answer>
-  Answer through_holders(const GroupRef& group, const std::function<Answer(const GroupRef&)>& ask) {
-    Answer answer = ask(group);
+  template <class Ask>
+  std::invoke_result_t<Ask, const GroupRef&> through_holders(const GroupRef& group,
+                                                             const Ask& ask) {
+    auto answer = ask(group);
     if (answer || !may_have_moved(answer.error())) return answer;
     for (const auto& [process, fd] : learnt_.holders(group.client)) {
       if (process == group.process) continue;
-      Answer other = ask({process, fd, group.client, group.group});
+      auto other = ask({process, fd, group.client, group.group});
       if (other || !may_have_moved(other.error())) return other;
       if (is_gone(other.error())) learnt_.forget(process);  // others come into its place
     }

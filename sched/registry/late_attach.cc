@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "sched/registry/ended.h"
 #include "shmctl/base/aside.h"
 #include "shmctl/base/log.h"
 
@@ -15,6 +16,8 @@ constexpr Nanos kFirstPause = std::chrono::seconds(1), kLongestPause = std::chro
 // Between looks at one that runs while it is frozen. A search takes 5 ms on an H200.
 constexpr Nanos kFirstOfEscape = std::chrono::milliseconds(100),
                 kLongestOfEscape = std::chrono::seconds(1);
+// Between looks at all for who holds what has ended, which is a search for each.
+constexpr Nanos kFirstOfHeirs = std::chrono::seconds(10), kLongestOfHeirs = std::chrono::minutes(5);
 // A process that makes and frees objects without an end is believed at last.
 constexpr int kMostRepeats = 3;
 
@@ -30,16 +33,14 @@ void LateAttach::advance_users(Nanos budget) {
     registry_.doubt_all();
     // Also at those that have closed the driver meanwhile.
     for (const auto& [pid, process] : registry_.processes()) add(pid);
-    users_ = gpu_.find_users();  // also instead of one under way, which may be older
+    find_users(UsersFor::kAll);  // also instead of one under way, which may be older
     wants_all_ = false;
-    is_of_all_ = true;
-    is_of_heirs_ = false;
     const bool was_calm = now - next_all_ >= kLongestBetweenAll;
     between_all_ = was_calm ? kShortestBetweenAll
                             : std::clamp(2 * between_all_, kShortestBetweenAll, kLongestBetweenAll);
     next_all_ = now + between_all_;
   }
-  if (!users_ && std::exchange(wants_heirs_, false)) look_for_heirs();
+  if (!users_ && std::exchange(has_missed_heirs_, false)) find_users(UsersFor::kHeirs);
   if (!users_) return;
   const auto advanced = users_->advance(budget);
   if (!advanced) {
@@ -47,16 +48,21 @@ void LateAttach::advance_users(Nanos budget) {
       log_warning("the processes on the GPUs are not known, which is tried again: {}",
                   advanced.error().message());
     users_.reset();
-    wants_all_ |= is_of_all_;
-    wants_heirs_ |= is_of_heirs_;
+    wants_all_ |= users_for_ == UsersFor::kAll;
+    has_missed_heirs_ |= users_for_ == UsersFor::kHeirs;
     return;
   }
   const std::optional<std::vector<pid_t>>& found = *advanced;
   if (!found) return;
   cannot_list_ = false;
   users_.reset();
-  if (!is_of_all_ && !is_of_heirs_) return look_at(*found);
+  if (users_for_ == UsersFor::kAround) return look_at(*found);
   for (const pid_t pid : *found) add(pid);
+}
+
+void LateAttach::find_users(UsersFor what) {
+  users_ = gpu_.find_users();
+  users_for_ = what;
 }
 
 void LateAttach::add(pid_t pid) {
@@ -95,10 +101,9 @@ void LateAttach::look_again() {
 
 void LateAttach::look_around() {
   look_again();
+  look_for_heirs();
   if (observer_ == nullptr) {
-    if (users_) return;
-    users_ = gpu_.find_users();
-    is_of_all_ = is_of_heirs_ = false;
+    if (!users_) find_users(UsersFor::kAround);
     return;
   }
   std::vector<pid_t> pids;
@@ -107,11 +112,22 @@ void LateAttach::look_around() {
   look_at(pids);
 }
 
+// Of what has ended and remains, and of what may remain of one whose pid another one has by now.
 void LateAttach::look_for_heirs() {
-  if (users_ && is_of_all_) return;  // which looks at them as well
-  users_ = gpu_.find_users();
-  is_of_all_ = false;
-  is_of_heirs_ = true;
+  const Time now = clock_.now();
+  std::set<pid_t> remaining;
+  for (const pid_t pid : registry_.ended())
+    if (EndedProcesses::remains(*registry_.find(pid), now)) remaining.insert(pid);
+  const bool is_new = !std::ranges::includes(remaining_, remaining);
+  remaining_ = std::move(remaining);
+  wants_heirs_ |= registry_.take_heirs_request() || is_new;
+  if (wants_heirs_) heirs_look_.pause = {};
+  if ((!wants_heirs_ && remaining_.empty()) || now < heirs_look_.next) return;
+  wants_heirs_ = false;
+  heirs_look_.pause = std::clamp(2 * heirs_look_.pause, kFirstOfHeirs, kLongestOfHeirs);
+  heirs_look_.next = now + heirs_look_.pause;
+  const bool is_of_all = users_ && users_for_ == UsersFor::kAll;  // which looks at them as well
+  if (!is_of_all) find_users(UsersFor::kHeirs);
 }
 
 // At those of which no event told. `unseen`: all of them.

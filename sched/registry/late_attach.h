@@ -55,11 +55,10 @@ class LateAttach {
   // To be called for as long as that is so: the pauses between two looks grow to a second only,
   // because it has the GPU meanwhile.
   void look_despite_freeze(pid_t pid);
-  // At all that have the driver open: one of them may hold what another one had that has ended.
-  void look_for_heirs();
   // At those of which no event told, now and then: a process that had nothing is looked at less and
   // less often, once in 30 s in the end; also at those of which a look failed, and at those that
-  // held a client of another process that has it no more. To be called about once a second.
+  // held a client of another process that has it no more. While something has ended and remains, at
+  // all that have the driver open, as one of them holds it. To be called about once a second.
   void look_around();
   // An event was applied to the registry: what is being found of its process may be older.
   void note(const DriverEvent& event);
@@ -87,7 +86,12 @@ class LateAttach {
     Nanos pause{};
   };
 
+  // What is done with the processes that have the driver open.
+  enum class UsersFor : uint8_t { kAll, kHeirs, kAround };
+
   void advance_users(Nanos budget);
+  void find_users(UsersFor what);
+  void look_for_heirs();
   void look_at(const std::vector<pid_t>& unseen);
   void look_again();
   void add(pid_t pid);
@@ -105,10 +109,12 @@ class LateAttach {
   const Clock& clock_;
   const DriverCalls calls_;
   std::unique_ptr<UserSearch> users_;  // nullptr: none is under way
-  bool wants_all_ = false;             // look_at_all() has been called and not begun
-  bool is_of_all_ = false;             // users_ is for that, and not for look_around()
-  bool is_of_heirs_ = false;           // or for look_for_heirs()
-  bool wants_heirs_ = false;           // which has failed
+  UsersFor users_for_ = UsersFor::kAround;
+  bool wants_all_ = false;         // look_at_all() has been called and not begun
+  bool wants_heirs_ = false;       // there is something new to look for, at the next look
+  bool has_missed_heirs_ = false;  // the last look for them has failed
+  std::set<pid_t> remaining_;      // of whom the heirs were looked for
+  Look heirs_look_{};              // when they are again
   Time next_all_{};
   Nanos between_all_{};
   std::deque<pid_t> line_;

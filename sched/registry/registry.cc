@@ -74,15 +74,6 @@ void Registry::apply(const DriverEvent& event, Source source) {
       event.what);
 }
 
-// Who has left the client in which this was done; nullptr: nobody has. A client that is made has a
-// handle of one that is gone, or is not left at all.
-Process* Registry::left_by(const DriverEvent& event) {
-  const std::optional<uint32_t> client = client_of(event);
-  if (left_.empty() || !client || std::holds_alternative<ClientCreated>(event.what)) return nullptr;
-  const auto left = left_.find(*client);
-  return left == left_.end() ? nullptr : &processes_.at(left->second);
-}
-
 Process& Registry::opened(const DriverEvent& event, Source source) {
   const auto known = processes_.find(event.process.pid);
   if (known != processes_.end() && known->second.id != event.process) {
@@ -114,77 +105,6 @@ Process& Registry::opened(const DriverEvent& event, Source source) {
     ++generation_;
   }
   return process;
-}
-
-void Registry::end(const ProcessId& process, Time now) {
-  const auto at = processes_.find(process.pid);
-  if (at == processes_.end() || at->second.id != process) return;
-  if (clients_.at(process.pid).empty()) return close(process);
-  if (at->second.ended) return;
-  at->second.ended = now;
-  for (const auto& [handle, client] : clients_.at(process.pid)) leave(at->second, handle);
-  ++generation_;
-}
-
-// Of two that are thought to have had it the last one is believed.
-void Registry::leave(Process& process, uint32_t client) {
-  const pid_t pid = process.id.pid;
-  if (const auto other = left_.find(client); other != left_.end() && other->second != pid)
-    drop_left(client);
-  clients_.at(pid).at(client).is_left = true;
-  if (left_.emplace(client, pid).second) ++leavings_;
-}
-
-// Forgets its owner, if that has ended, with the last one.
-void Registry::drop_left(uint32_t client) {
-  Process& owner = processes_.at(left_.at(client));
-  free(owner, {client, client});
-  close_if_over(owner);
-}
-
-void Registry::close_if_over(Process& process) {
-  if (process.ended && clients_.at(process.id.pid).empty()) close(ProcessId(process.id));
-}
-
-std::vector<ObjectRef> Registry::left() const {
-  std::vector<ObjectRef> objects;
-  for (const auto& [handle, pid] : left_) {
-    objects.push_back({handle, handle});
-    for (const auto& [name, group] : clients_.at(pid).at(handle).groups)
-      objects.push_back({handle, name});
-  }
-  return objects;
-}
-
-void Registry::gone(std::span<const ObjectRef> objects, uint64_t as_of) {
-  for (const ObjectRef& object : objects) {
-    const auto left = left_.find(object.client);
-    if (left == left_.end()) continue;
-    Process& process = processes_.at(left->second);
-    const auto& groups = clients_.at(left->second).at(object.client).groups;
-    const auto group = groups.find(object.object);
-    if (group != groups.end() && group->second.serial > as_of) continue;  // another one by now
-    free(process, {object.client, object.object});
-    close_if_over(process);
-  }
-}
-
-std::set<pid_t> Registry::ended() const {
-  std::set<pid_t> pids;
-  for (const auto& [handle, pid] : left_)
-    if (processes_.at(pid).ended) pids.insert(pid);
-  return pids;
-}
-
-// Who says that it has made a client which another one has left may only hold its descriptor: the
-// driver is asked whether that is gone, and the switch log tells who works in it (reconcile()).
-void Registry::made(Process& process, uint32_t client, Source source) {
-  if (source == Source::kLive && left_.contains(client)) {
-    ++leavings_;
-    return;
-  }
-  if (source == Source::kLive) former_.erase(client);
-  clients_[process.id.pid][client].was_seen_made |= source == Source::kLive;
 }
 
 void Registry::close(ProcessId process) {
@@ -528,49 +448,6 @@ std::vector<Registry::Owned> Registry::reconcile(const ProcessId& process,
   return of_others;
 }
 
-void Registry::remember(const FormerOwner& former) {
-  for (const uint32_t client : former.clients) former_[client] = former.process;
-}
-
-// Whether a group was found in `process` that is in no client which another one has left.
-bool Registry::has_own_group(const ProcessId& process, std::span<const DriverEvent> found) const {
-  return std::ranges::any_of(found, [&](const DriverEvent& event) {
-    const auto* const group = std::get_if<GroupCreated>(&event.what);
-    if (group == nullptr || group->engine != Engine::kGraphics) return false;
-    const auto left = left_.find(group->client);
-    return left == left_.end() || left->second == process.pid;
-  });
-}
-
-// Who made a client that was found in `process`, as is remembered, if that is another one. It has
-// left the client: it has ended while no agent was there, or has closed its own descriptor.
-// nullptr: nobody is remembered, or another has its pid by now.
-const Process* Registry::former_owner(const ProcessId& process, uint32_t client) {
-  const auto former = former_.find(client);
-  if (former == former_.end() || former->second == process) return nullptr;
-  const auto own = clients_.find(process.pid);
-  if (own != clients_.end() && own->second.contains(client)) return nullptr;
-  const ProcessId owner = former->second;
-  const Process* const bearer = find(owner.pid);
-  if (bearer != nullptr && bearer->id != owner) return nullptr;
-  Process& taken = opened({{}, owner, ClientCreated{client, -1}}, Source::kAttach);
-  if (bearer == nullptr) taken.ended = Time{};
-  clients_[owner.pid][client];
-  leave(taken, client);
-  return &taken;
-}
-
-// What an heir shows of a client that was left, and of which no event told.
-void Registry::learn(const ProcessId& owner, uint32_t client, std::span<const DriverEvent> found) {
-  for (const DriverEvent& event : found) {
-    if (client_of(event) != client) continue;
-    const auto* const group = std::get_if<GroupCreated>(&event.what);
-    if (group != nullptr && clients_.at(owner.pid).at(client).groups.contains(group->group))
-      continue;  // its descriptor may have another number in the heir
-    apply({event.time, owner, event.what}, Source::kAttach);
-  }
-}
-
 const Process* Registry::find(pid_t pid) const {
   const auto at = by_pid_.find(pid);
   return at == by_pid_.end() ? nullptr : at->second;
@@ -620,8 +497,6 @@ const Holder* Registry::holder(const ProcessId& process, uint32_t gpu) const {
     if (holder.gpu == gpu) return &holder;
   return nullptr;
 }
-
-bool Registry::take_heirs_request() { return std::exchange(heirs_requested_, false); }
 
 bool Registry::take_rescan_request() { return std::exchange(rescan_requested_, false); }
 

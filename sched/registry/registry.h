@@ -74,6 +74,7 @@ class Registry {
   // one is thought to have left is its own, unless it has a group of its own besides.
   std::vector<Owned> reconcile(const ProcessId& process, std::span<const DriverEvent> found,
                                std::span<const ObjectRef> known, bool works_unseen = false);
+  // For who is found to hold clients of this process, before anything is.
   void remember(const FormerOwner& former);
   // The process has ended. It is forgotten with the last client that it has left.
   void end(const ProcessId& process, Time now);

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <utility>
 
+#include "sched/registry/ended.h"
 #include "sched/step/turn_taking.h"
 #include "sched/step/views.h"
 #include "shmctl/plane/snapshot.h"

@@ -220,23 +220,6 @@ void Scheduler::do_chores(Time now) {
   membership_.reap(now);
   membership_.look_again();
   late_.look_around();
-  look_for_heirs(now);
-}
-
-// Of what has ended and remains, and of what may remain of one whose pid another one has by now.
-void Scheduler::look_for_heirs(Time now) {
-  std::set<pid_t> remain;
-  for (const pid_t pid : state_.registry.ended())
-    if (EndedProcesses::remains(*state_.registry.find(pid), now)) remain.insert(pid);
-  const bool is_new = !std::ranges::includes(heirs_of_, remain);
-  heirs_of_ = std::move(remain);
-  wants_heirs_ |= state_.registry.take_heirs_request() || is_new;
-  if (wants_heirs_) between_heirs_ = {};
-  if ((!wants_heirs_ && heirs_of_.empty()) || now < next_heirs_) return;
-  wants_heirs_ = false;
-  between_heirs_ = std::clamp(2 * between_heirs_, kHeirs, kHeirsAtMost);
-  next_heirs_ = now + between_heirs_;
-  late_.look_for_heirs();
 }
 
 // At most once in a minute.

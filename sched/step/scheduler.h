@@ -67,9 +67,6 @@ class Scheduler {
  private:
   static constexpr int kStepsBeforeLost = 20;
   static constexpr Nanos kChores = std::chrono::seconds(1);
-  // While something has ended and remains: how often all are looked at that may hold it, at first
-  // and in the end. A search takes 5 ms a process on an H200.
-  static constexpr Nanos kHeirs = std::chrono::seconds(10), kHeirsAtMost = std::chrono::minutes(5);
   // As often as the driver has something new, where it is wanted. Two questions take it 1.5 ms, in
   // which nothing else is asked of that GPU (bench/results/samples.jsonl, H200).
   static constexpr Nanos kSamples = std::chrono::milliseconds(200);
@@ -98,7 +95,6 @@ class Scheduler {
   void count_iterations(Time now);
   void on_change(const Enforcer::Change& change);
   void do_chores(Time now);
-  void look_for_heirs(Time now);
   void log_false_claims();
 
   const Surroundings outside_;
@@ -114,13 +110,10 @@ class Scheduler {
   LogReader logs_;
   std::vector<Decider> deciders_;  // by GPU
   uint64_t buckets_of_ = 0;        // generation of the tenants that the buckets are configured for
-  Time last_step_{}, next_chores_{}, next_sample_{}, next_heirs_{};
+  Time last_step_{}, next_chores_{}, next_sample_{};
   std::map<ProcessId, IterationCounts> iteration_counts_;
   Time next_count_{};  // when they are looked at again
   bool has_more_events_ = false;
-  bool wants_heirs_ = false;  // who may hold what others had is to be looked for
-  std::set<pid_t> heirs_of_;  // of whom that was looked for
-  Nanos between_heirs_{};
   uint32_t first_gpu_ = 0;     // which is decided on first in the next step, of all in turn
   uint64_t false_claims_ = 0;  // that are in the log
   Time next_claims_log_{};

@@ -16,7 +16,6 @@
 #include "sched/account/accounting.h"
 #include "sched/enforce/enforcer.h"
 #include "sched/policy/policy.h"
-#include "sched/registry/ended.h"
 #include "sched/registry/registry.h"
 #include "sched/step/interference.h"
 #include "sched/tenants/tenants.h"
@@ -90,12 +89,6 @@ struct State {
         statuses(gpu.gpus().size()),
         gpu_problems(gpu.gpus().size()),
         gpu_problem_since(gpu.gpus().size()) {}
-
-  // Whether it has ended and the driver may be taking down what it had.
-  bool is_taken_down(const ProcessId& process, Time now) const {
-    const Process* const known = registry.find(process);
-    return known != nullptr && known->ended && !EndedProcesses::remains(*known, now);
-  }
 
   Registry registry;
   std::vector<Accounting> accounting;  // by GPU index

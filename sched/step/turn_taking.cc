@@ -7,6 +7,8 @@
 #include <set>
 #include <utility>
 
+#include "sched/registry/ended.h"
+
 namespace gpushare {
 namespace {
 
@@ -91,7 +93,8 @@ void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView
 // Whether it has ended in its job's turn: the next one need not wait until the driver has taken it
 // down.
 bool TurnTaking::ends_its_turn(const ProcessId& process, Time now) {
-  if (!state_.is_taken_down(process, now)) {
+  const Process* const known = state_.registry.find(process);
+  if (known == nullptr || !known->ended || EndedProcesses::remains(*known, now)) {
     over_.erase(process);
     return false;
   }

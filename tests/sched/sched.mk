@@ -15,7 +15,7 @@ $(call program,bin/tests/sim_rank,tests/sched/gangs/rank.cc,lib/libsimclient.a l
 $(call gtest,kill_storm_test,$(wildcard tests/sched/kills/*.cc) tests/shmctl/plane/stepped_child.cc tests/sched/system/system_rig.cc,lib/libsched.a lib/libsim.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))
 $(O)/bin/tests/kill_storm_test: | $(addprefix $(O)/,bin/gpushare bin/gpushared bin/gpushare-sim bin/workloads/spin bin/workloads/steps lib/sim/libcuda.so.1 lib/libgpushare.so)
 $(call gtest,lifeline_test,tests/sched/daemon/lifeline_test.cc sched/daemon/lifeline.cc,lib/libshmctl.a)
-$(call gtest,driver_line_test,$(threads_of_agent) $(wildcard sched/enforce/*.cc) $(addprefix sched/daemon/,undoing.cc instance_lock.cc lock_holders.cc gpus/joining_gpus.cc gpus/predecessors.cc) sched/registry/registry.cc sched/tenants/proc_reader.cc $(wildcard sched/tenants/containers/*.cc) intercept/gpu.cc,lib/libshmctl.a)
+$(call gtest,driver_line_test,$(threads_of_agent) $(wildcard sched/enforce/*.cc) $(addprefix sched/daemon/,undoing.cc instance_lock.cc lock_holders.cc gpus/joining_gpus.cc gpus/predecessors.cc) $(wildcard sched/registry/registry*.cc) sched/tenants/proc_reader.cc $(wildcard sched/tenants/containers/*.cc) intercept/gpu.cc,lib/libshmctl.a)
 
 # Starts the built programs, which lie beside it.
 $(call gtest,sched_system_test,$(filter-out %/mps_system_test.cc,$(wildcard tests/sched/system/*.cc)),lib/libsimclient.a lib/libshmctl.a)
