@@ -90,6 +90,9 @@ struct GpuSupport {
   bool has_switch_log = false;
   std::string driver_version;  // "580.159.04"; "sim" for the simulation
   std::string reason;          // empty when everything is supported
+  // Another number each time that the driver is loaded, which gives its clients the same names
+  // anew; 0: it is not known.
+  uint64_t driver_load = 0;
 };
 
 // A search for the driver objects of one process. It runs in pieces, so that the caller can do

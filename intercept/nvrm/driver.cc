@@ -75,6 +75,12 @@ class SystemDriver final : public Driver {
     return minor_in(text);
   }
 
+  // The kernel numbers what it shows in sysfs in the order in which it comes.
+  uint64_t load() override {
+    struct stat module{};
+    return ::stat("/sys/module/nvidia", &module) == 0 ? module.st_ino : 0;
+  }
+
   int ioctl(int fd, unsigned nr, void* argument, size_t bytes) override {
     const unsigned long request = _IOC(_IOC_READ | _IOC_WRITE, GS_NV_IOCTL_TYPE, nr, bytes);
     int rc;

@@ -48,6 +48,8 @@ class Driver {
   virtual Result<Look> look_for_control_fd(pid_t pid, long place, size_t most) = 0;
   // Whether this process lives.
   virtual Life life(const ProcessId& process) { return life_of(process); }
+  // Another number each time that the driver's module is loaded; 0: it is not known.
+  virtual uint64_t load() { return 0; }
   // All processes of the machine. Errors: as control_fds().
   virtual Result<std::vector<pid_t>> processes() = 0;
 };

@@ -64,7 +64,8 @@ class Users final : public UserSearch {
 
 class RmGpu final : public Gpu {
  public:
-  RmGpu(RmClient client, RmUse use) : client_(std::move(client)), use_(use) {
+  // `load`: Driver::load().
+  RmGpu(RmClient client, RmUse use, uint64_t load) : client_(std::move(client)), use_(use) {
     for (const RmGpuDevice& gpu : client_.gpus()) infos_.push_back(gpu.info);
     support_.driver_version = client_.driver_version();
     const Trust trust = driver_trust(client_.driver_version());
@@ -72,6 +73,7 @@ class RmGpu final : public Gpu {
     if (trust == Trust::kUnknown)
       support_.reason =
           "driver " + client_.driver_version() + " is not one we know (535 to 595): observing only";
+    support_.driver_load = load;
     if (use == RmUse::kAgent) nvml_ = Nvml::load();
   }
 
@@ -256,7 +258,7 @@ class RmGpu final : public Gpu {
 Result<std::unique_ptr<RmGpu>> list(Driver& driver, RmUse use) {
   auto client = RmClient::list(driver);
   if (!client) return std::unexpected(client.error());
-  return std::make_unique<RmGpu>(std::move(*client), use);
+  return std::make_unique<RmGpu>(std::move(*client), use, driver.load());
 }
 
 }  // namespace

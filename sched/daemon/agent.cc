@@ -7,6 +7,7 @@
 #include <csignal>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "sched/control/diagnosis.h"
@@ -29,6 +30,7 @@
 #include "sched/usage/keeper.h"
 #include "shmctl/base/log.h"
 #include "shmctl/plane/ledger.h"
+#include "shmctl/plane/owner_list.h"
 #include "shmctl/plane/region.h"
 #include "shmctl/shim/container_socket.h"
 
@@ -150,7 +152,8 @@ Result<> Agent::start() {
   open_lengths();
   keep_usage();
   follow_forks();
-  if (auto taken = module_.start(config_); !taken) return taken;
+  if (auto taken = module_.start(config_, OwnerList::with_clients(plane_.region())); !taken)
+    return taken;
   waiting_.take_over(plane_.region(), clock_.now());
   kept_roster_.open(options_.kept_roster);
   if (!options_.kept_roster.empty()) kept_roster_.store()->follow(roster_);
@@ -352,7 +355,9 @@ void Agent::step(Time now) {
   if (!gpus_.are_there()) {
     follow_the_module();
     tenants_.reuse_slots();  // nobody keeps anything by slot
-    end_the_dead(tenants_, processes_);
+    const std::set<ProcessId> may_remain = OwnerList::with_clients(plane_.region());
+    end_the_dead(tenants_, processes_,
+                 [&](const ProcessId& process) { return may_remain.contains(process); });
     return now >= next_look_ ? look_for_gpus() : loop_.wake_at(next_look_);
   }
   look_for_more();

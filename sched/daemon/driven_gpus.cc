@@ -29,8 +29,6 @@ constexpr const char* kNoAnswer = "the driver does not answer: it has been opene
 DrivenGpus::DrivenGpus(const Parts& parts)
     : parts_(parts),
       before_(parts.options.left),
-      former_jobs_(published_jobs(parts.region)),
-      former_processes_(published_processes(parts.region)),
       answered_(std::make_shared<Fd>(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))),
       opening_([answered = answered_] { ::eventfd_write(answered->get(), 1); }) {
   // Its threads may still undo what an agent before us has left.
@@ -58,8 +56,6 @@ bool DrivenGpus::find(const Config& config, ShimProcesses* shims, Nanos patience
                                                .mps = &parts_.mps,
                                                .listener = &parts_.listener,
                                                .lengths = &parts_.lengths,
-                                               .former_jobs = former_jobs_,
-                                               .former_processes = former_processes_,
                                                .driver_calls = DriverCalls::kOnThreads},
                                   parts_.identity, config);
   parts_.module.start_over(gpus(), config, driven_->scheduler->state());
@@ -140,10 +136,6 @@ bool DrivenGpus::say_what_is_known() {
 
 bool DrivenGpus::lose() {
   if (are_there() && !driven_->scheduler->rest(kToRest)) return false;
-  if (are_there()) {
-    former_jobs_ = driven_->scheduler->turns().former_jobs();
-    former_processes_ = published_processes(parts_.region);
-  }
   driven_.reset();
   return true;
 }

@@ -95,9 +95,6 @@ class DrivenGpus {
 
   const Parts parts_;
   Predecessors before_;
-  // Of an agent before, or of GPUs that were lost.
-  std::vector<FormerJob> former_jobs_;
-  std::vector<FormerProcess> former_processes_;
   std::string no_gpu_reason_;
   Time no_gpu_since_{};                 // of what does not answer
   const std::shared_ptr<Fd> answered_;  // an event; of the threads, too

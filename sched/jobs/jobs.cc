@@ -76,17 +76,6 @@ void Jobs::remember(std::span<const FormerJob> former) {
     former_[one.run != 0 ? Key{.run = one.run} : Key{.process = one.process}] = one;
 }
 
-std::vector<FormerJob> Jobs::tell() const {
-  std::vector<FormerJob> all;
-  for (const auto& [key, known] : known_)
-    all.push_back({.run = key.run,
-                   .process = key.process,
-                   .arrived = known.job.arrived,
-                   .service = known.job.service});
-  for (const auto& [key, one] : former_) all.push_back(one);  // that have not come back yet
-  return all;
-}
-
 void Jobs::begin() {
   by_process_.clear();
   for (auto& [key, known] : known_) known.is_present = false;

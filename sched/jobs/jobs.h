@@ -125,8 +125,6 @@ class Jobs {
   // Before the first step: a job of which a scheduler before us told keeps its place and what it
   // had, if it comes back within kFormer.
   void remember(std::span<const FormerJob> former);
-  // Of all that are known, also of those that have left the GPUs.
-  std::vector<FormerJob> tell() const;
   void begin();
   void add(const JobProcess& process);
   void end(Time now, const HasRun& has_run);

@@ -27,8 +27,9 @@ TenantControl& ModuleLink::control() {
   return direct_;
 }
 
-Result<> ModuleLink::start(const Config& config) {
-  end_the_dead(tenants_, processes_);
+Result<> ModuleLink::start(const Config& config, const std::set<ProcessId>& may_remain) {
+  end_the_dead(tenants_, processes_,
+               [&](const ProcessId& process) { return may_remain.contains(process); });
   if (!kernel_tenants_) {
     roster_.set_tenants_in_sysfs(false);
     return tenants_.start(config);

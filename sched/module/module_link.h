@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 
 #include "sched/module/kernel_module.h"
@@ -30,8 +31,9 @@ class ModuleLink {
 
   // Take over the configuration's tenants. At the start, what `tenants` has from an earlier agent
   // is brought together with sysfs: if the module was here before, sysfs knows better, otherwise it
-  // is told. Errors: those of Tenants::reload().
-  Result<> start(const Config& config);
+  // is told. `may_remain`: of these work may be on the GPUs though they have ended, so they stay
+  // where they are. Errors: those of Tenants::reload().
+  Result<> start(const Config& config, const std::set<ProcessId>& may_remain);
   Result<> reload(const Config& config);
 
   // A descriptor that is readable when the module has something to tell; -1: it tells nothing.

@@ -79,10 +79,12 @@ class Registry {
   // The process has ended. It is forgotten with the last client that it has left.
   void end(const ProcessId& process, Time now);
   void close(ProcessId process);
-  // The clients that were left, and their groups; whether there are any. leavings() moves when
-  // another one was, or something in one is said to be freed.
+  // Whether that is remembered, and neither was the client found nor is it known to be gone.
+  bool remembers(const Owned& owned) const;
+  // The clients that were left, with their groups, and those that are remembered; whether there are
+  // any. leavings() moves when another one is, or something in one is said to be freed.
   std::vector<ObjectRef> left() const;
-  bool has_left() const { return !left_.empty(); }
+  bool has_left() const { return !left_.empty() || !former_.empty(); }
   uint64_t leavings() const { return leavings_; }
   // Moves when an object appears.
   uint64_t last_serial() const { return last_serial_; }
@@ -192,7 +194,7 @@ class Registry {
   std::unordered_map<pid_t, const Process*> by_pid_;  // the same: they are looked up all the time
   std::map<pid_t, Clients> clients_;                  // same keys as processes_
   std::unordered_map<uint32_t, pid_t> left_;          // clients that were left, and whose they are
-  std::unordered_map<uint32_t, ProcessId> former_;    // owners of clients, as remembered
+  std::unordered_map<uint32_t, ProcessId> former_;    // remembered owners of clients not seen yet
   uint64_t generation_ = 0, last_serial_ = 0, looked_at_ = 0, leavings_ = 0;
   bool rescan_requested_ = false, heirs_requested_ = false;
 };

@@ -54,13 +54,18 @@ std::vector<ObjectRef> Registry::left() const {
     for (const auto& [name, group] : clients_.at(pid).at(handle).groups)
       objects.push_back({handle, name});
   }
+  for (const auto& [handle, owner] : former_)
+    if (!left_.contains(handle)) objects.push_back({handle, handle});
   return objects;
 }
 
 void Registry::gone(std::span<const ObjectRef> objects, uint64_t as_of) {
   for (const ObjectRef& object : objects) {
     const auto left = left_.find(object.client);
-    if (left == left_.end()) continue;
+    if (left == left_.end()) {
+      if (former_.erase(object.client) > 0) ++generation_;
+      continue;
+    }
     Process& process = processes_.at(left->second);
     const auto& groups = clients_.at(left->second).at(object.client).groups;
     const auto group = groups.find(object.object);
@@ -84,12 +89,18 @@ void Registry::made(Process& process, uint32_t client, Source source) {
     ++leavings_;
     return;
   }
-  if (source == Source::kLive) former_.erase(client);
+  if (former_.erase(client) > 0) ++generation_;
   clients_[process.id.pid][client].was_seen_made |= source == Source::kLive;
 }
 
 void Registry::remember(const FormerOwner& former) {
   for (const uint32_t client : former.clients) former_[client] = former.process;
+  if (!former.clients.empty()) ++leavings_;
+}
+
+bool Registry::remembers(const Owned& owned) const {
+  const auto former = former_.find(owned.client);
+  return former != former_.end() && former->second == owned.owner;
 }
 
 // Whether a group was found in `process` that is in no client which another one has left.
@@ -113,6 +124,7 @@ const Process* Registry::former_owner(const ProcessId& process, uint32_t client)
   const ProcessId owner = former->second;
   const Process* const bearer = find(owner.pid);
   if (bearer != nullptr && bearer->id != owner) return nullptr;
+  former_.erase(former);
   Process& taken = opened({{}, owner, ClientCreated{client, -1}}, Source::kAttach);
   if (bearer == nullptr) taken.ended = Time{};
   clients_[owner.pid][client];

@@ -20,9 +20,8 @@ constexpr int kMostLooks = 10;
 }  // namespace
 
 Membership::Membership(State& state, Region& region, const ProcReader& processes,
-                       std::span<const FormerProcess> former)
-    : state_(state), region_(region), processes_(processes) {
-  for (const FormerProcess& one : former) former_[one.process] = one;
+                       const KeptOwners& owners)
+    : state_(state), region_(region), processes_(processes), owners_(owners) {
   state_.tenants.leave_all_gpus();
   for (uint32_t slot = kMaxProcesses; slot-- > 0;) {
     free_slots_.push_back(slot);
@@ -95,15 +94,18 @@ void Membership::place(const Process& process) {
 
 // One that had ended before this agent saw it: it is what it was for the one before.
 void Membership::recall(const Process& process, ProcessIdentity& identity) {
-  const auto former = former_.find(process.id);
-  if (former == former_.end() || !identity.command_line.empty()) return;
-  const FormerProcess& was = former->second;
-  identity.uid = was.user;
-  identity.user = processes_.user_name(was.user).value_or("");
-  identity.command = was.command;
-  identity.command_line = was.command_line;
-  if (const auto attached = state_.tenants.attach(process.id, was.tenant); !attached)
-    log_warning("process {}, which has ended, was in {}: {}", process.id.pid, was.tenant,
+  const KeptOwners::Owner* const was = owners_.former(process.id);
+  if (was == nullptr || !identity.command_line.empty()) return;
+  identity.uid = was->uid;
+  identity.user = processes_.user_name(was->uid).value_or("");
+  identity.command = was->command;
+  identity.command_line = was->command_line;
+  // The roster is never late.
+  if (state_.tenants.is_attached(process.id)) return;
+  const Tenant* const by_rules = state_.tenants.at(state_.tenants.place_of(identity));
+  if (by_rules != nullptr && by_rules->name == was->tenant) return;
+  if (const auto attached = state_.tenants.attach(process.id, was->tenant); !attached)
+    log_warning("process {}, which has ended, was in {}: {}", process.id.pid, was->tenant,
                 attached.error().message());
 }
 
@@ -205,7 +207,8 @@ void Membership::open_account(const Holder& holder, Time now) {
 void Membership::reap(Time now) {
   // What a program did alone is known, and published, before its tenant may go with it.
   end_the_dead(state_.tenants, processes_, [this](const ProcessId& process) {
-    return std::ranges::any_of(state_.departed,
+    return owners_.may_remain(process) ||
+           std::ranges::any_of(state_.departed,
                                [&](const Departed& one) { return one.process == process; });
   });
   std::vector<ProcessId> ended;

@@ -6,21 +6,18 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <span>
 #include <vector>
 
+#include "sched/step/kept_owners.h"
 #include "sched/step/state.h"
-#include "sched/step/surroundings.h"
 #include "sched/tenants/proc_reader.h"
 
 namespace gpushare {
 
 class Membership {
  public:
-  // `former`: of a scheduler before. Of those that have ended since nothing else tells whose they
-  // were.
-  Membership(State& state, Region& region, const ProcReader& processes,
-             std::span<const FormerProcess> former);
+  // `owners`: of those that have ended while no agent was there nothing else tells whose they were.
+  Membership(State& state, Region& region, const ProcReader& processes, const KeptOwners& owners);
 
   // Members come and go with their holders, tenants of members are looked up again. True if
   // anything changed.
@@ -53,7 +50,7 @@ class Membership {
   State& state_;
   Region& region_;
   const ProcReader& processes_;
-  std::map<ProcessId, FormerProcess> former_;
+  const KeptOwners& owners_;
   std::vector<uint32_t> free_slots_;  // the last is taken next: the lowest
   std::map<ProcessId, Met> met_;
   uint64_t registry_seen_ = 0, tenants_seen_ = 0;

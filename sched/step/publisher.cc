@@ -36,17 +36,6 @@ std::string text_of(const char (&field)[N]) {
   return {field, ::strnlen(field, N)};
 }
 
-// The handles of a few of its clients: a CUDA program has one.
-void put_clients(ProcessRecord& record, const Holder& holder) {
-  auto* place = std::begin(record.clients);
-  for (const ComputeGroup& group : holder.groups) {
-    const std::span<uint32_t> put(std::begin(record.clients), place);
-    if (std::ranges::find(put, group.ref.client) != put.end()) continue;
-    if (place == std::end(record.clients)) return;
-    *place++ = group.ref.client;
-  }
-}
-
 uint32_t permille(double share) {
   if (share < 0) return kUnknown32;
   return static_cast<uint32_t>(std::lround(std::min(share, 1.0) * 1000));
@@ -145,40 +134,6 @@ std::map<uint32_t, TenantUse> published_use(const Region& region, const Tenants&
     uses.emplace(slot, use);
   }
   return uses;
-}
-
-std::vector<FormerJob> published_jobs(const Region& region) {
-  std::vector<FormerJob> jobs;
-  for (const ProcessSlot& slot : region.processes) {
-    if (!is_written(slot.record)) continue;
-    const auto record = read_record(slot.record);
-    if (!record || record->job == 0) continue;
-    jobs.push_back({.run = record->run,
-                    .process = {record->pid, record->start_ticks},
-                    .arrived = Time(Nanos(record->job_arrived_ns)),
-                    .service = Nanos(record->job_service_ns)});
-  }
-  return jobs;
-}
-
-std::vector<FormerProcess> published_processes(const Region& region) {
-  std::vector<FormerProcess> processes;
-  for (const ProcessSlot& slot : region.processes) {
-    if (!is_written(slot.record)) continue;
-    const auto record = read_record(slot.record);
-    if (!record || record->pid == 0 || record->tenant >= kMaxTenants) continue;
-    const auto tenant = read_record(region.tenants[record->tenant].record);
-    if (!tenant) continue;
-    FormerProcess& process = processes.emplace_back();
-    process.process = {record->pid, record->start_ticks};
-    process.tenant = text_of(tenant->name);
-    process.command = text_of(record->command);
-    process.command_line = text_of(record->command_line);
-    process.user = record->uid;
-    std::ranges::copy_if(record->clients, std::back_inserter(process.clients),
-                         [](uint32_t client) { return client != 0; });
-  }
-  return processes;
 }
 
 Publisher::Publisher(const State& state, const Surroundings& outside, const AgentIdentity& agent,
@@ -404,7 +359,6 @@ void Publisher::publish_processes(Time now) {
       put(record.command, process.command);
       put(record.command_line, member.command_line);
     }
-    put_clients(record, *member.holder);
     put(record.note, note_of(key, member, enforced, now));
     if (state_.turns != nullptr) state_.turns->describe(id, gpu, record);
     std::ranges::copy(use.history_permille, record.history_permille);

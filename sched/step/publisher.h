@@ -31,12 +31,6 @@ AgentRecord record_of(const AgentIdentity& agent, Time now);
 // out.
 std::map<uint32_t, TenantUse> published_use(const Region& region, const Tenants& tenants);
 
-// The jobs of an agent that died, as it has published them last: so that a job that waits keeps its
-// place, and one that has run what it had.
-std::vector<FormerJob> published_jobs(const Region& region);
-// The processes that it had on GPUs, likewise: so that what has ended since stays its tenant's.
-std::vector<FormerProcess> published_processes(const Region& region);
-
 class Publisher {
  public:
   static constexpr Nanos kInterval = std::chrono::milliseconds(50);

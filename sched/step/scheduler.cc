@@ -64,10 +64,11 @@ Scheduler::Scheduler(const Surroundings& surroundings, const AgentIdentity& agen
       state_(
           outside_.gpu, outside_.region, outside_.tenants, outside_.clock,
           [this](const Enforcer::Change& change) { on_change(change); }, outside_.make_line),
-      turns_(state_, outside_),
+      owners_(state_, outside_.region, outside_.processes, outside_.gpu.support().driver_load),
+      turns_(state_, outside_, owners_.former_jobs()),
       charging_(state_, outside_),
       gangs_(state_, charging_),
-      membership_(state_, outside_.region, outside_.processes, outside_.former_processes),
+      membership_(state_, outside_.region, outside_.processes, owners_),
       config_(config),
       publisher_(state_, outside_, agent, config_),
       late_(outside_.gpu, outside_.observer, state_.registry, outside_.clock,
@@ -86,7 +87,6 @@ Scheduler::Scheduler(const Surroundings& surroundings, const AgentIdentity& agen
          .policy = nullptr});
   configure(config);
   disable_buckets(outside_.region);
-  for (const FormerProcess& former : outside_.former_processes) state_.registry.remember(former);
   state_.enforcer.undo_leftovers(outside_.processes);  // of an agent before
   late_.look_at_all();
 }
@@ -166,6 +166,7 @@ Time Scheduler::step() {
   state_.tick = std::chrono::duration_cast<Micros>(tick);
   // What was published in the step in which a turn ends would else stand until the next one ends.
   is_changed |= turns_.has_changed();
+  next = std::min(next, owners_.keep(now));
   const Time publish_at = publisher_.publish(now, is_changed);
   next = std::min(next, publish_at);
   const bool is_published = publish_at == Time::max();
@@ -218,6 +219,7 @@ void Scheduler::do_chores(Time now) {
   next_chores_ = now + kChores;
   log_false_claims();
   membership_.reap(now);
+  owners_.reap();
   membership_.look_again();
   late_.look_around();
 }
@@ -463,6 +465,7 @@ void Scheduler::stop() {
   for (auto& [tenant, use] : state_.tenant_use)
     for (size_t gpu = 0; gpu < use.used.size(); ++gpu)
       use.used[gpu] += std::exchange(use.presumed[gpu], Nanos{});
+  owners_.keep_last(outside_.clock.now());
   publisher_.publish_last(outside_.clock.now());
   state_.enforcer.undo_all();
   state_.enforcer.undo_leftovers(outside_.processes, /*at_once=*/true);

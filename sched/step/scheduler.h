@@ -13,6 +13,7 @@
 #include "sched/registry/late_attach.h"
 #include "sched/step/charging.h"
 #include "sched/step/gang_freezes.h"
+#include "sched/step/kept_owners.h"
 #include "sched/step/log_reader.h"
 #include "sched/step/membership.h"
 #include "sched/step/publisher.h"
@@ -99,6 +100,7 @@ class Scheduler {
 
   const Surroundings outside_;
   State state_;
+  KeptOwners owners_;
   TurnTaking turns_;
   Charging charging_;
   GangFreezes gangs_;

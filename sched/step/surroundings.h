@@ -92,13 +92,6 @@ class Listener {
   virtual void on_change(const Enforcer::Change& change, FreezeReason reason) = 0;
 };
 
-// A process that a scheduler before had on a GPU.
-struct FormerProcess : FormerOwner {
-  std::string tenant;
-  std::string command, command_line;
-  uid_t user = 0;
-};
-
 struct Surroundings {  // all outlive the scheduler
   Gpu& gpu;
   Observer* observer;  // nullptr: nothing tells of new processes; they are looked for
@@ -106,12 +99,10 @@ struct Surroundings {  // all outlive the scheduler
   const ProcReader& processes;
   const Clock& clock;
   Tenants& tenants;
-  ShimProcesses* shims = nullptr;                     // nullptr: no process has the shim
-  const MpsServers* mps = nullptr;                    // nullptr: there is none
-  Listener* listener = nullptr;                       // nullptr: nobody listens
-  LengthHistory* lengths = nullptr;                   // of jobs; nullptr: nothing is learnt of them
-  std::span<const FormerJob> former_jobs{};           // of a scheduler before; need not outlive
-  std::span<const FormerProcess> former_processes{};  // the same
+  ShimProcesses* shims = nullptr;    // nullptr: no process has the shim
+  const MpsServers* mps = nullptr;   // nullptr: there is none
+  Listener* listener = nullptr;      // nullptr: nobody listens
+  LengthHistory* lengths = nullptr;  // of jobs; nullptr: nothing is learnt of them
   // On threads: no step waits for the driver.
   DriverCalls driver_calls = DriverCalls::kInStep;
   MakeDriverLine make_line = driver_lines(driver_calls);

@@ -28,9 +28,10 @@ class TurnTaking {
   // How often those are looked at that wake us too often to be heard.
   static constexpr Nanos kUnheardLook = std::chrono::milliseconds(2);
 
-  // Both outlive it.
-  TurnTaking(State& state, const Surroundings& outside) : state_(state), outside_(outside) {
-    jobs_.remember(outside.former_jobs);
+  // Both outlive it. `former`: of a scheduler before.
+  TurnTaking(State& state, const Surroundings& outside, std::span<const FormerJob> former)
+      : state_(state), outside_(outside) {
+    jobs_.remember(former);
   }
 
   // --- a step
@@ -81,8 +82,10 @@ class TurnTaking {
   // --- for those who show it
   std::span<const Job> all() const { return jobs_.all(); }
   uint64_t job_of(const ProcessId& process) const { return jobs_.job_of(process); }
-  // For a scheduler that comes after this one.
-  std::vector<FormerJob> former_jobs() const { return jobs_.tell(); }
+  // Its job where a GPU takes turns; nullptr: it has none.
+  const Job* job(const ProcessId& process) const {
+    return has_orders() ? find_job(jobs_.job_of(process)) : nullptr;
+  }
   const JobTurn* turn(uint64_t job) const { return conductor_.find(job); }
   // The words for its job: why it runs or waits; empty: nothing is to be said.
   std::string words(const ProcessId& process) const;

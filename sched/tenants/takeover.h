@@ -15,7 +15,8 @@ namespace gpushare {
 
 // Ends those processes of which nobody reports the end, and that have ended with all of their line,
 // and the scopes (NAME.scope) that are empty: at the agent's start and about once a second.
-// Transient tenants go with them. Those that are kept are left for a later call.
+// Transient tenants go with them. Those that are kept are left for a later call: work of some may
+// remain on the GPUs (OwnerList::with_clients() says of which).
 void end_the_dead(Tenants& tenants, const ProcReader& processes,
                   const std::function<bool(const ProcessId&)>& is_kept = {});
 

@@ -302,6 +302,11 @@ uint32_t Tenants::tenant_of(ProcessId process) const {
   return member == nullptr ? kDefaultTenant : member->slot;
 }
 
+bool Tenants::is_attached(ProcessId process) const {
+  const TenantProcess* const member = processes_.find(process);
+  return member != nullptr && member->is_attached;
+}
+
 std::vector<ProcessId> Tenants::attached_without_gpu() const {
   std::vector<ProcessId> processes;
   for (const auto& [id, member] : processes_.all())

@@ -146,6 +146,7 @@ class Tenants {
   Run run_of(ProcessId process) const;
   // Whether a process of it is known to live.
   bool has_run(uint32_t number) const { return processes_.has_run(number); }
+  bool is_attached(ProcessId process) const;
   // Whether the process itself is frozen by the user; its tenant may be, too.
   bool is_frozen(ProcessId process) const;
   // The processes that are known by attach() or set_frozen() only. Their end is not reported: the

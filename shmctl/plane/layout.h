@@ -21,7 +21,7 @@
 namespace gpushare {
 
 inline constexpr uint64_t kMagic = 0x3145524148535047;  // "GPSHARE1", little endian
-inline constexpr uint32_t kLayoutVersion = 15;
+inline constexpr uint32_t kLayoutVersion = 16;
 // Rises when a Slot<LedgerRecord> looks different. Whoever finds a region of another layout can
 // read the ledger of it that has this format (ControlPlane::copy_ledger()).
 inline constexpr uint32_t kLedgerFormat = 1;
@@ -32,6 +32,8 @@ inline constexpr uint32_t kMaxLedger = 2048;            // entries; one or more 
 inline constexpr uint32_t kLedgerChannels = 64;         // channels in one ledger entry
 inline constexpr uint32_t kMaxRosterProcesses = 16384;  // processes that the roster names
 inline constexpr uint32_t kMaxRosterScopes = 512;       // scopes that the roster names
+inline constexpr uint32_t kMaxOwners = 4096;            // entries; one or more per process
+inline constexpr uint32_t kOwnerClients = 16;           // clients of the driver in one entry
 inline constexpr uint32_t kMaxWaiting = 64;  // runs that wait for a GPU; further ones are not shown
 inline constexpr uint32_t kUnknown32 = 0xFFFFFFFF;  // means "not known", never shown as 0
 inline constexpr uint64_t kUnknown64 = 0xFFFFFFFFFFFFFFFF;
@@ -244,9 +246,6 @@ struct ProcessRecord {
   uint32_t job_place = 0;    // in the order of the GPU, from 1 on; 0: none
   uint32_t job_left_by = 0;  // how it is known what is left: LeftSource, in sched/policy/job.h
   TurnState turn = TurnState::kFree;
-  // The driver's names of its clients on this GPU, of the first few: an agent that comes later
-  // finds them in who has inherited them, and knows whose they were. 0: none.
-  uint32_t clients[4] = {};
 };
 
 // A run that waits for a GPU on which its memory fits (`gpushare run --gpu`).
@@ -353,6 +352,26 @@ struct RosterScope {
   uint32_t reserved = 0;
 };
 
+// The owners (owner_list.h): which processes on the GPUs have which clients of the driver, so that
+// an agent that comes when they have ended knows whose their work was.
+struct OwnersHead {
+  uint64_t driver_load = 0;  // GpuSupport::driver_load, when they were noted
+};
+
+struct OwnerRecord {
+  int32_t pid = 0;   // 0 in a free entry
+  uint32_t uid = 0;  // of the rules: the user's who started it
+  uint64_t start_ticks = 0;
+  uint32_t run = 0;             // number of the `gpushare run` that started it; 0: none
+  uint32_t part = 0;            // n has the clients from n * kOwnerClients on
+  uint64_t job_arrived_ns = 0;  // of its job, where its GPU takes turns; 0: it has none
+  uint64_t job_service_ns = 0;
+  char tenant[64] = {};  // by name: its slot may be another's by then
+  char command[16] = {};
+  char command_line[128] = {};
+  uint32_t clients[kOwnerClients] = {};  // the driver's names of them; 0: none
+};
+
 // Written once, before the region gets its name. Only `publication` changes after that. Every
 // version has these members at these places.
 struct RegionHeader {
@@ -390,24 +409,28 @@ struct Region {
   Slot<RosterProcess> roster_processes[kMaxRosterProcesses];
   Slot<RosterScope> roster_scopes[kMaxRosterScopes];
   Slot<WaitingRecord> waiting[kMaxWaiting];  // in the order in which they asked
+  Slot<OwnersHead> owners;
+  Slot<OwnerRecord> owner_entries[kMaxOwners];
 };
 
 // A change of any of these needs a new kLayoutVersion, and one of LedgerRecord or of Slot a new
 // kLedgerFormat as well; the header keeps what it has. tests/shmctl/plane/layout_test.cc checks the
 // members of the records.
 static_assert(sizeof(AgentRecord) == 288 && sizeof(GpuRecord) == 232);
-static_assert(sizeof(TenantRecord) == 1648 && sizeof(ProcessRecord) == 552);
+static_assert(sizeof(TenantRecord) == 1648 && sizeof(ProcessRecord) == 536);
 static_assert(sizeof(LedgerRecord) == 304 && sizeof(RegionHeader) == 64);
 static_assert(sizeof(TenantSlot) == 4352 && offsetof(TenantSlot, buckets) == 3328);
-static_assert(sizeof(ProcessSlot) == 1216 && offsetof(ProcessSlot, bucket) == 1152);
+static_assert(sizeof(ProcessSlot) == 1152 && offsetof(ProcessSlot, bucket) == 1088);
 static_assert(offsetof(Region, agent) == 64 && offsetof(Region, gpus) == 704);
 static_assert(offsetof(Region, tenants) == 8896 && offsetof(Region, processes) == 4465344);
-static_assert(offsetof(Region, ledger) == 6955712 && offsetof(Region, ending) == 8266432);
+static_assert(offsetof(Region, ledger) == 6824640 && offsetof(Region, ending) == 8135360);
 static_assert(sizeof(EndingRecord) == 24 && sizeof(RosterHead) == 8);
 static_assert(sizeof(RosterTenant) == 144 && sizeof(RosterProcess) == 24);
-static_assert(offsetof(Region, roster) == 8266496 && offsetof(Region, roster_tenants) == 8266560);
-static_assert(sizeof(RosterScope) == 240 && offsetof(Region, roster_processes) == 8594240);
-static_assert(offsetof(Region, roster_scopes) == 9642816 && sizeof(WaitingRecord) == 272);
-static_assert(offsetof(Region, waiting) == 9904960 && sizeof(Region) == 9941824);
+static_assert(offsetof(Region, roster) == 8135424 && offsetof(Region, roster_tenants) == 8135488);
+static_assert(sizeof(RosterScope) == 240 && offsetof(Region, roster_processes) == 8463168);
+static_assert(offsetof(Region, roster_scopes) == 9511744 && sizeof(WaitingRecord) == 272);
+static_assert(offsetof(Region, waiting) == 9773888 && sizeof(OwnersHead) == 8);
+static_assert(offsetof(Region, owners) == 9810752 && sizeof(OwnerRecord) == 312);
+static_assert(offsetof(Region, owner_entries) == 9810816 && sizeof(Region) == 12432256);
 
 }  // namespace gpushare

@@ -196,7 +196,7 @@ kill_agent_and_expect_a_thaw() { # PID of a client that is being frozen by hand
   wait_for 5 is_thawed "$1"
 }
 # expect_the_outlived_is_held TENANT: a busy client of this tenant, whose cap is 30 %, ends, while a child that never calls
-# the driver keeps its files: its work is capped and frozen as before, also by the next agent, until the child ends.
+# the driver keeps its files: its work is capped and frozen as before, also by the next agents, until the child ends.
 expect_the_outlived_is_held() {
   local pid agent
   rm -f /tmp/end
@@ -216,6 +216,10 @@ expect_the_outlived_is_held() {
   agent=$(agent_pid)
   kill -9 "$agent"
   wait_for 10 has_another_agent "$agent"
+  wait_for 10 is_known "$pid"
+  has_true_share "$pid" 10 45 4
+  agent_down
+  agent_up
   wait_for 10 is_known "$pid"
   has_true_share "$pid" 10 45 4
   # shellcheck disable=SC2046 # words

@@ -3,9 +3,10 @@
 """Work that goes on after its program has ended, in a tenant with a cap of 10 %: outlived.py BUILD [--out FILE].
 
 A child that never calls the driver keeps the descriptors that it inherited, so that the driver goes on with what lies
-in the stream (tests/attacks/escapes/outlived). Six ways: alone; by an exec instead of an end; beside a program of
-another tenant; while the agent is killed and started again; in a tenant that is frozen then; and without an agent,
-while all channels are frozen that RM tells of when it is asked on the child's descriptors. Of each second: which part of
+in the stream (tests/attacks/escapes/outlived). Seven ways: alone; by an exec instead of an end; beside a program of
+another tenant; while the agent is killed and started again; while it is stopped and started again, as an upgrade does;
+in a tenant that is frozen then; and without an agent, while all channels are frozen that RM tells of when it is asked on
+the child's descriptors. Of each second: which part of
 it the work had. The status is 0 if the cap and the freezes held. It needs root, and a GPU that nothing else uses.
 """
 import contextlib
@@ -67,6 +68,11 @@ def main():
     def kill(agent):
         os.kill(agent.status()["agent"]["pid"], signal.SIGKILL)
 
+    def restart(agent):
+        if agent.stop() != 0:
+            sys.exit(agent.log()[-1500:])
+        agent.start()
+
     def freeze_from_outside(session):
         child = subprocess.run(["pgrep", "-n", "-s", str(session)], capture_output=True, text=True, check=True).stdout
         words = [build / "bin/attacks/foreign_control", "--victim", child.strip(), "--hold-ms", 3000]
@@ -74,7 +80,8 @@ def main():
 
     rows = []
     ways = {"alone": (lambda _: None,), "by exec": (lambda _: None, "--by-exec", 1), "beside another": (other,),
-            "agent killed": (kill,), "frozen": (lambda agent: agent.ask("freeze", "capped"),)}
+            "agent killed": (kill,), "agent restarted": (restart,),
+            "frozen": (lambda agent: agent.ask("freeze", "capped"),)}
     for name, way in ways.items():
         with beside:
             row = {"way": name, **with_agent(options, *way)}

@@ -5,16 +5,20 @@
 iterations two programs of 10 ms an iteration whose host side takes no time (bin/bench/iterations), turns of 100 ms: the
            gap between two turns by the GPU's own clock, and what a turn costs
 steps      the same with two PyTorch programs
-torch      ResNet-50 and a transformer, the same, and their losses against those alone
+torch      ResNet-50 and a transformer, the same, and their losses against those alone; how long an iteration takes
+           alone and within a turn
 endless    a program of short iterations beside one kernel that never ends: how long its first kernel waits
 no-shim    the same beside a program without the shim
 nccl       a job of two ranks on two GPUs (ddp.py), whose ranks meet in each step, takes turns with a program on each:
            how many turns, and its losses against those alone; it needs two GPUs
 
 A gap is from the last stamp of one program's turn to the first of the other's. The cost of a turn is (time of both in
-turns - time of one after the other) / turns. Needs root, torch and a GPU that nobody else uses;
+turns - time of one after the other) / turns. What waits for Python takes up to 17 % longer at one time than at another
+on the same machine, so programs of PyTorch run alone before and after, and the mean of both is the time of one after the
+other. Needs root, torch and a GPU that nobody else uses;
 with --sim `iterations` takes a simulated one, to try the script and not to measure: there are no stamps.
 """
+import bisect
 import contextlib
 import itertools
 import json
@@ -68,7 +72,35 @@ def gaps_ns(*stamps):
             if earlier[1] != later[1]]
 
 
-def pair(build, first, second, turn_ms):
+def periods_ns(stamps, others, iterations):
+    """From the begin of each iteration to that of the next, by the GPU's clock, in three lists: of those within a turn
+    that are not its first, of the first ones, and of those that another program's stamps lie in. All iterations have as
+    many stamps."""
+    size = len(stamps) // iterations
+    begins = [stamps[i * size] for i in range(iterations)]
+    within, first, cut, is_first = [], [], [], True
+    for begin, end in itertools.pairwise(begins):
+        at = bisect.bisect(others, begin)
+        is_cut = at < len(others) and others[at] < end
+        (cut if is_cut else first if is_first else within).append(end - begin)
+        is_first = is_cut
+    return within, first, cut
+
+
+def mean_ms(times):
+    return sum(times) / len(times) / 1e6 if times else None
+
+
+def period_row(alone_before, alone_after, said, others):
+    """Of one program: its iterations alone and in turns, in milliseconds."""
+    iterations = len(said["losses"])
+    within, first, cut = periods_ns(said["stamps"], others, iterations)
+    return {"alone_ms": [mean_ms(periods_ns(one["stamps"], [], iterations)[0]) for one in (alone_before, alone_after)],
+            "within_turns_ms": mean_ms(within), "within_turns_p50_ms": record.quantile(within, 0.5) / 1e6,
+            "first_of_turns_ms": mean_ms(first), "cut": len(cut)}
+
+
+def pair(build, first, second, turn_ms, repeats_alone=False):
     singles = [alone(build, first), alone(build, second)]
     with rig.Agent(build, CONFIG.format(turn_ms=turn_ms)) as agent, \
             begin(agent, "a", first) as one, begin(agent, "b", second) as two:
@@ -86,12 +118,17 @@ def pair(build, first, second, turn_ms):
                      for list_ in (both, singles))
     *hand_overs, (_, last_gap) = gaps_ns(*(each["stamps"] for each in both))
     gaps = [gap / 1000 for _, gap in hand_overs]
+    more, rounds = {}, [singles]
+    if repeats_alone:
+        again = [alone(build, first), alone(build, second)]
+        more = {"periods": [period_row(singles[i], again[i], both[i], both[1 - i]["stamps"]) for i in (0, 1)]}
+        rounds.append(again)
     begin_ns = min(each["stamps"][0] for each in both)
     end_ns = max(each["stamps"][-1] for each in both)
-    spans = [each["stamps"][-1] - each["stamps"][0] for each in singles]
+    spans = [sum(each["stamps"][-1] - each["stamps"][0] for each in alone_) / 1e9 for alone_ in rounds]
     # While both have work: what comes after the first one's end is no turn.
     together = (end_ns - begin_ns) / 1e9
-    one_after_the_other = sum(spans) / 1e9
+    one_after_the_other = sum(spans) / len(spans)
     turns = len(gaps)
     return {
         "turns": turns,
@@ -106,11 +143,12 @@ def pair(build, first, second, turn_ms):
                                         itertools.pairwise(hand_overs)], 0.5),
         "seconds": together,
         "one_after_the_other_s": one_after_the_other,
+        "one_after_the_other_each_s": spans,
         "ratio": together / one_after_the_other,
         "cost_us_a_turn": (together - one_after_the_other) * 1e6 / turns if turns else None,
         "losses_equal": [losses(single) == losses(each) for single, each in zip(singles, both)],
         "agent_says": queue,
-    }
+    } | more
 
 
 def beside(build, other, shim):
@@ -177,9 +215,9 @@ ROWS = {
     "iterations": iterations,
     "nccl": nccl,
     "steps": lambda build: pair(build, words("steps", "--iterations", "2500"),
-                                words("steps", "--iterations", "2500"), 100),
+                                words("steps", "--iterations", "2500"), 100, repeats_alone=True),
     "torch": lambda build: pair(build, words("resnet50", "--iterations", "400"),
-                                words("transformer", "--iterations", "400"), 250),
+                                words("transformer", "--iterations", "400"), 250, repeats_alone=True),
     "endless": lambda build: beside(build, words("endless"), shim=True),
     "no-shim": lambda build: beside(build, words("steps", "--iterations", "4000", "--products", "25"), shim=False),
 }

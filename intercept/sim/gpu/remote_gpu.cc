@@ -31,7 +31,8 @@ class RemoteGpu final : public Gpu {
                 .can_set_slice = true,
                 .has_switch_log = true,
                 .driver_version = "sim",
-                .reason = {}};
+                .reason = {},
+                .driver_load = client_->load()};
   }
 
   std::span<const GpuInfo> gpus() const override { return gpus_; }

@@ -38,6 +38,7 @@ Result<Fd> listen_on(const std::string& path) {
 
 Server::Server(Options options, Fd listener)
     : options_(std::move(options)),
+      load_(static_cast<uint64_t>(monotonic_now().time_since_epoch().count())),
       listener_(std::move(listener)),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)),

@@ -105,6 +105,7 @@ class Server {
   void arm_timer();
 
   const Options options_;
+  const uint64_t load_;  // HelloReply::load: when it was started
   Fd listener_, epoll_, timer_, stop_;
   Model model_;
   std::map<int, std::unique_ptr<Peer>> peers_;     // by descriptor

@@ -81,7 +81,7 @@ bool Server::handle(Peer& peer, const Header& header, std::span<const std::byte>
 bool Server::greet(Peer& peer, uint64_t tag, std::span<const std::byte> body) {
   Hello hello;
   if (!parse(body, hello) || hello.magic != kProtocolMagic) return false;
-  HelloReply reply{{}, kProtocolVersion, static_cast<uint32_t>(model_.gpus().size())};
+  HelloReply reply{{}, kProtocolVersion, static_cast<uint32_t>(model_.gpus().size()), load_};
   const bool is_role = hello.role >= Role::kProgram && hello.role <= Role::kObserver;
   const uid_t uid = *peer.identity.about.uid;  // of a peer it is known
   if (hello.version != kProtocolVersion || !is_role) {

@@ -52,6 +52,7 @@ Result<std::unique_ptr<Client>> Client::connect(const std::string& path, Role ro
   auto reply = client->ask<HelloReply>(Kind::kHello, hello, "greet the simulated GPU");
   if (!reply) return std::unexpected(reply.error());
   client->gpu_count_ = reply->gpu_count;
+  client->load_ = reply->load;
   return client;
 }
 

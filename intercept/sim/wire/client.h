@@ -40,6 +40,8 @@ class Client {
                                                  EventHandler on_event = {});
 
   uint32_t gpu_count() const { return gpu_count_; }
+  // HelloReply::load.
+  uint64_t load() const { return load_; }
   // Readable when poll() has something to do.
   int fd() const { return socket_.get(); }
 
@@ -88,6 +90,7 @@ class Client {
   const CompletionHandler on_completion_;
   const EventHandler on_event_;
   uint32_t gpu_count_ = 0;
+  uint64_t load_ = 0;
 
   std::mutex send_mutex_;  // held while one whole message is sent
   // Only the thread that set has_reader_ touches the inbox.

@@ -15,7 +15,7 @@
 namespace gpushare::sim {
 
 inline constexpr uint32_t kProtocolMagic = 0x4D495347;  // "GSIM"
-inline constexpr uint32_t kProtocolVersion = 9;
+inline constexpr uint32_t kProtocolVersion = 10;
 inline constexpr uint32_t kMaxMessageBytes = 256 * 1024;
 inline constexpr uint16_t kReplyBit = 0x8000;
 inline constexpr char kDefaultSocket[] = "/run/gpushare/sim.sock";
@@ -75,6 +75,7 @@ struct HelloReply {  // status EPROTO when the versions differ
   ReplyHead head;
   uint32_t version;
   uint32_t gpu_count;
+  uint64_t load;  // another number for each server, which makes its handles anew
 };
 
 struct GpuRequest {
@@ -267,7 +268,7 @@ struct Event {
   char command[16];
 };
 
-static_assert(sizeof(Header) == 16 && sizeof(HelloReply) == 16 && sizeof(DescribeReply) == 160);
+static_assert(sizeof(Header) == 16 && sizeof(HelloReply) == 24 && sizeof(DescribeReply) == 160);
 static_assert(sizeof(ContextReply) == 56 && sizeof(Work) == 64 && sizeof(Completion) == 32);
 static_assert(sizeof(SliceRequest) == 32 && sizeof(SwitchesReply) == 32 && sizeof(Switch) == 24);
 static_assert(sizeof(ProgressReply) == 32 && sizeof(Event) == 72);

@@ -76,7 +76,7 @@ ExitCode forget_all(const AgentOptions& options) {
   Tenants tenants(&roster);
   ModuleLink link(KernelModule::find({.device = "", .sysfs = options.module.sysfs}, -1), tenants,
                   roster, processes);
-  Result<> done = link.start(config);
+  Result<> done = link.start(config, /*may_remain=*/{});
   if (done) done = link.control().forget(config);
   return done ? kExitOk : fail(done.error());
 }

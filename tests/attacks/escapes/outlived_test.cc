@@ -42,6 +42,12 @@ class OutlivedSystem : public ::testing::Test {
     EXPECT_EQ(status_of(*other), 0);
     return number_in(rig_.output("spin.log"), "gpu_share").value();
   }
+  void expect_it_is_capped() {
+    const double before = charged_ms();
+    EXPECT_GE(share_of_other(), 0.75) << "half of the GPU if the work had no cap";
+    EXPECT_GT(charged_ms(), before);
+    EXPECT_EQ(rig_.tenant("default").process_count, 0u);
+  }
   double charged_ms() const {
     return static_cast<double>(rig_.tenant("capped").gpu[0].gpu_time_ns) / 1e6;
   }
@@ -55,9 +61,7 @@ class OutlivedSystem : public ::testing::Test {
 
 TEST_F(OutlivedSystem, IsCappedChargedAndForgottenWithTheChild) {
   begin();
-  const double before = charged_ms();
-  EXPECT_GE(share_of_other(), 0.75) << "half of the GPU if the work had no cap";
-  EXPECT_GT(charged_ms(), before);
+  expect_it_is_capped();
   ASSERT_EQ(::kill(child_, SIGKILL), 0);
   child_ = 0;
   EXPECT_TRUE(eventually([&] { return rig_.record(attack_->pid()).pid == 0; }));
@@ -84,10 +88,17 @@ TEST_F(OutlivedSystem, IsItsTenantsForTheNextAgent) {
     const ProcessRecord record = rig_.record(attack_->pid());
     return rig_.agent_pid() != agent && record.pid != 0;
   }));
-  const double before = charged_ms();
-  EXPECT_GE(share_of_other(), 0.75);
-  EXPECT_GT(charged_ms(), before);
-  EXPECT_EQ(rig_.tenant("default").process_count, 0u);
+  expect_it_is_capped();
+}
+
+// As an upgrade of the package does.
+TEST_F(OutlivedSystem, IsItsTenantsForAnAgentThatIsStartedAgain) {
+  begin();
+  rig_.gpushared->signal(SIGTERM);
+  ASSERT_EQ(status_of(*rig_.gpushared), 0);
+  rig_.start_agent();
+  ASSERT_TRUE(eventually([&] { return rig_.record(attack_->pid()).pid != 0; }));
+  expect_it_is_capped();
 }
 
 }  // namespace

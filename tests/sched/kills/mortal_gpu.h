@@ -94,6 +94,10 @@ class MortalGpu final : public Gpu {
     fate_.strike();
     return gpu_.users();
   }
+  Result<std::vector<ObjectRef>> missing(std::span<const ObjectRef> objects) override {
+    fate_.strike();
+    return gpu_.missing(objects);
+  }
 
  private:
   sim::SimGpu& gpu_;

@@ -51,7 +51,9 @@ class VirtualStorm : public ::testing::Test {
     explicit Agent(VirtualStorm& on)
         : roster(on.plane_.region()), tenants(&roster), control(tenants) {
       const Config config = test::parse(on.one_in(2) ? kTurns : kWebOnly).value();
-      end_the_dead(tenants, on.processes_);
+      const std::set<ProcessId> may_remain = OwnerList::with_clients(on.plane_.region());
+      end_the_dead(tenants, on.processes_,
+                   [&](const ProcessId& process) { return may_remain.contains(process); });
       EXPECT_TRUE(tenants.start(config));
       on.expect_what_was_acknowledged(tenants);
       (void)on.observer_.drain([](DriverEvent&&) {});  // nobody was watching
@@ -105,6 +107,37 @@ class VirtualStorm : public ::testing::Test {
     programs_.erase(at);
     told_.end(pid);
     if (maybe_) maybe_->end(pid);
+  }
+
+  // A program that an agent has seen ends, and a child that never calls the driver keeps what lies
+  // in its stream: it is where it was until that ends.
+  void leave_program() {
+    const auto at = programs_.begin() + pick(static_cast<int>(programs_.size()));
+    const ProcessId process = (*at)->process;
+    if (!OwnerList::with_clients(plane_.region()).contains(process)) return;
+    const pid_t child = next_pid_++;
+    add_process(child, 1, "child");
+    machine_.model.inherit((*at)->client, id_of(child));
+    known_.dead[process.pid] = true;
+    machine_.model.end_process(process, 0);
+    left_.push_back({std::move(*at), child});
+    programs_.erase(at);
+    ++times_left_;
+    add_program();
+  }
+  void end_child() {
+    if (left_.empty()) return;
+    const auto at = left_.begin() + pick(static_cast<int>(left_.size()));
+    const sim::Program& program = *at->program;
+    machine_.model.close_client(program.client);
+    gpu_.forget(program.client);
+    for (const pid_t pid : {program.process.pid, at->child}) {
+      known_.dead[pid] = true;
+      alive_.erase(id_of(pid));
+      told_.end(pid);
+      if (maybe_) maybe_->end(pid);
+    }
+    left_.erase(at);
   }
 
   // The agent has what was acknowledged, or with it what was being asked when the last one died.
@@ -213,6 +246,8 @@ class VirtualStorm : public ::testing::Test {
         end_program();
         add_program();
       }
+      if (with_changes && one_in(200)) leave_program();
+      if (with_changes && one_in(200)) end_child();
       agent.scheduler->step();
     }
   }
@@ -230,6 +265,7 @@ class VirtualStorm : public ::testing::Test {
   // The next agent is of a version with another layout: it has the ledger of the one before, and
   // the file of what was set at run time. That was written just before.
   void change_layout() {
+    while (!left_.empty()) end_child();  // whose it was it does not know
     const std::string name = plane_.name(), beside = name + ".new", file = folder_.at("roster");
     ASSERT_TRUE(RosterStore::write(file, Roster(plane_.region()).copy()));
     plane_.region().header.version = kLayoutVersion + 1;
@@ -249,8 +285,10 @@ class VirtualStorm : public ::testing::Test {
     fate_.die_at(0);
     Agent agent(*this);
     live(agent, 4s, /*with_changes=*/false);
-    for (const auto& program : programs_) {
-      const pid_t pid = program->process.pid;
+    std::vector<pid_t> pids;
+    for (const auto& program : programs_) pids.push_back(program->process.pid);
+    for (const Left& left : left_) pids.push_back(left.program->process.pid);
+    for (const pid_t pid : pids) {
       const auto attached = told_.attached.find(pid);
       const std::string wanted = attached == told_.attached.end() ? "default" : attached->second;
       const ProcessRecord record = record_of(agent, pid);
@@ -283,14 +321,20 @@ class VirtualStorm : public ::testing::Test {
   ControlPlane plane_;
   const TempFolder folder_ = TempFolder::make("gpushare-storm").value();
   std::vector<std::unique_ptr<sim::Program>> programs_;
-  std::set<ProcessId> alive_;
+  // That have ended, and whose work goes on while that child lives.
+  struct Left {
+    std::unique_ptr<sim::Program> program;
+    pid_t child;
+  };
+  std::vector<Left> left_;
+  std::set<ProcessId> alive_;  // and those that are left
   pid_t next_pid_ = 100;
 
   Acknowledged told_;
   std::optional<Acknowledged> maybe_;  // what is being asked
   const uint32_t seed_;
   std::mt19937 random_;
-  int kills_ = 0, answered_ = 0, lost_ = 0, left_frozen_ = 0;
+  int kills_ = 0, answered_ = 0, lost_ = 0, left_frozen_ = 0, times_left_ = 0;
 };
 
 TEST_F(VirtualStorm, NothingThatWasAnsweredIsLostAndNothingStaysFrozen) {
@@ -308,6 +352,8 @@ TEST_F(VirtualStorm, NothingThatWasAnsweredIsLostAndNothingStaysFrozen) {
     fate_.die_at(0);
     // What happens while there is no agent is found by the next one.
     machine_.run_for(std::chrono::milliseconds(pick(50)));
+    if (one_in(10)) leave_program();
+    if (one_in(10)) end_child();
     if (one_in(4)) change_layout();
     if (one_in(2)) undo();  // otherwise the supervisor was killed too
     if (kills_ % 100 == 0) expect_all_in_force();
@@ -316,6 +362,7 @@ TEST_F(VirtualStorm, NothingThatWasAnsweredIsLostAndNothingStaysFrozen) {
     std::fflush(stdout);
   }
   expect_all_in_force();
+  EXPECT_GT(times_left_, kills / 100);
   std::printf(
       "virtual time: %d kills, %d requests answered, %d times something lost, %d times "
       "something left frozen, seed %u\n",

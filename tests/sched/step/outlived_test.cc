@@ -3,7 +3,8 @@
 // the descriptors: it is the program's still, for its cap, its weight, freezes, turns and charges.
 #include <gtest/gtest.h>
 
-#include "sched/step/publisher.h"
+#include "sched/tenants/takeover.h"
+#include "shmctl/plane/owner_list.h"
 #include "tests/sched/support/scheduler_rig.h"
 
 namespace gpushare {
@@ -31,9 +32,7 @@ class Outlived : public ::testing::Test {
   }
   Nanos charged(const std::string& tenant) { return Nanos(rig_.tenant(tenant).gpu[0].gpu_time_ns); }
   void restart() {
-    rig_.former_processes = published_processes(*rig_.region);
     rig_.kill();
-    rig_.tenants.leave_all_gpus();
     rig_.start();
   }
 
@@ -129,12 +128,38 @@ TEST_F(Outlived, ThatNobodyTellsOfIsCapped) {
   EXPECT_NEAR(share(*rig_.programs[0], 0, 20s), 0.10, kPoint);
 }
 
-TEST_F(Outlived, IsItsTenantsForAnAgentThatComesLater) {
+// How the agents before it have ended.
+enum class Ends : uint8_t { kKilled, kStopped, kKilledAtOnce };
+
+class OutlivedByAgents : public Outlived, public ::testing::WithParamInterface<Ends> {
+ protected:
+  void next_agent() {
+    if (GetParam() == Ends::kStopped) {
+      rig_.scheduler->stop();
+      clear_records(*rig_.region);
+    }
+    restart();
+    for (int i = 0; GetParam() == Ends::kKilledAtOnce && i < 3; ++i) {
+      for (int steps = 0; steps < i; ++steps) rig_.step();
+      restart();
+    }
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, OutlivedByAgents,
+                         testing::Values(Ends::kKilled, Ends::kStopped, Ends::kKilledAtOnce),
+                         [](const auto& of) {
+                           return of.param == Ends::kKilled    ? "Killed"
+                                  : of.param == Ends::kStopped ? "Stopped"
+                                                               : "KilledAtOnce";
+                         });
+
+TEST_P(OutlivedByAgents, IsItsTenants) {
   rig_.run_busy({{"capped", {{"max", "10%"}}}}, 5s);
   end(*rig_.programs[0]);
   rig_.run_for(2s);
   for (int agents = 0; agents < 3; ++agents) {
-    restart();
+    next_agent();
     rig_.run_for(3s);
     EXPECT_EQ(rig_.record(*rig_.programs[0]).tenant, rig_.tenants.find("capped"));
     const Nanos before = charged("capped");
@@ -146,16 +171,89 @@ TEST_F(Outlived, IsItsTenantsForAnAgentThatComesLater) {
   EXPECT_EQ(rig_.records(), 0u);
 }
 
-TEST_F(Outlived, IsItsTenantsWhereTheProgramEndedWhileNoAgentWas) {
+TEST_P(OutlivedByAgents, IsItsTenantsWhereTheProgramEndedWhileNoAgentWas) {
   rig_.run_busy({{"capped", {{"max", "10%"}}}}, 5s);
-  rig_.former_processes = published_processes(*rig_.region);
+  if (GetParam() == Ends::kStopped) {
+    rig_.scheduler->stop();
+    clear_records(*rig_.region);
+  }
   rig_.kill();
   end(*rig_.programs[0]);
-  rig_.run_for(100ms);
-  rig_.tenants.leave_all_gpus();
+  rig_.run_for(1min);
   rig_.start();
+  if (GetParam() == Ends::kKilledAtOnce) next_agent();
   rig_.run_for(3s);
   EXPECT_NEAR(share(*rig_.programs[0], 0, 10s), 0.10, kPoint);
+}
+
+// Its twentieth client is its own as well.
+TEST_P(OutlivedByAgents, OfManyClientsIsItsTenants) {
+  rig_.run_busy({{"capped", {{"max", "10%"}}}}, 1s);
+  const sim::Program& program = *rig_.programs[0];
+  sim::Model& model = rig_.machine.model;
+  std::vector<uint32_t> clients;
+  uint32_t last = 0;
+  for (int i = 0; i < 20; ++i) {
+    last = model.open_client(program.process, {.ns_pid = program.process.pid, .command = "many"});
+    const auto context = model.create_context(last, 0, 0).value();
+    sim::Work work{};
+    work.sequence = 1;
+    work.context = context.context;
+    work.kind = sim::WorkKind::kEndless;
+    work.sm_ppm = sim::kAllSms;
+    model.submit(last, work);
+    model.inherit(last, kChild);
+    clients.push_back(last);
+  }
+  rig_.run_for(2s);
+  end(program);
+  rig_.run_for(2s);
+  next_agent();
+  rig_.run_for(3s);
+  const auto all = [&] {
+    Nanos sum = program.executed(rig_.work[0]);
+    for (const uint32_t client : clients) sum += Nanos(model.progress(client, 1).executed_ns);
+    return sum;
+  };
+  const Nanos before = all();
+  rig_.run_for(10s);
+  EXPECT_NEAR(std::chrono::duration<double>(all() - before) / 10s, 0.10, 2 * kPoint);
+}
+
+// What was noted of it goes when the driver has nothing of it any more, also if that came to be
+// while no agent was there.
+TEST_P(OutlivedByAgents, IsForgottenWithItsChildWhileNoAgentWas) {
+  rig_.run_busy({{"capped", {{"max", "10%"}}}}, 5s);
+  end(*rig_.programs[0]);
+  rig_.run_for(1s);
+  EXPECT_EQ(OwnerList(*rig_.region, 0).processes().size(), 1u);
+  if (GetParam() == Ends::kStopped) rig_.scheduler->stop();
+  rig_.kill();
+  EXPECT_EQ(OwnerList(*rig_.region, 0).processes().size(), 1u);
+  end_child(*rig_.programs[0]);
+  rig_.start();
+  rig_.run_for(2100ms);
+  EXPECT_TRUE(OwnerList(*rig_.region, 0).processes().empty());
+}
+
+// The driver names clients by a number that begins anew after a million. While no agent was there
+// another program got the name of one that is gone: the switch log tells who works in it.
+TEST_F(Outlived, AClientWhoseNameWasUsedAgainIsItsMakers) {
+  rig_.add_busy("maker", {});
+  const sim::Program& maker = *rig_.programs[0];
+  OwnerList list(*rig_.region, 0);
+  OwnerList::Owner gone;
+  gone.process = {77, 1077};
+  gone.tenant = "capped";
+  gone.clients = {maker.client};
+  ASSERT_TRUE(list.put(gone));
+  ASSERT_TRUE(rig_.tenants.set("capped", std::vector<Setting>{{"max", "10%"}}, /*create=*/true));
+  rig_.processes.dead[77] = true;
+  rig_.start();
+  rig_.run_for(3s);
+  EXPECT_EQ(rig_.record(maker).tenant, rig_.tenants.find("maker"));
+  EXPECT_EQ(rig_.records(), 1u);
+  EXPECT_NEAR(share(maker, 0, 10s), 1, kPoint);
 }
 
 // An exec closes its own descriptors, and the child has copies. The next program uses the driver.

@@ -30,8 +30,6 @@ class SchedulerParts {
              const Config& config = Config(every_policy())) {
     Surroundings around{gpu, observer, *region, reader, clock, tenants, shims, mps};
     around.lengths = lengths;
-    around.former_jobs = former_jobs;
-    around.former_processes = former_processes;
     around.make_line = make_line;
     scheduler = std::make_unique<Scheduler>(around, AgentIdentity{}, config);
   }
@@ -45,8 +43,6 @@ class SchedulerParts {
   ShimProcesses* shims = nullptr;
   const MpsServers* mps = nullptr;
   LengthHistory* lengths = nullptr;
-  std::vector<FormerJob> former_jobs;
-  std::vector<FormerProcess> former_processes;
   MakeDriverLine make_line = driver_lines(DriverCalls::kInStep);
   std::unique_ptr<Scheduler> scheduler;  // last: it uses all of the above
 };

@@ -41,6 +41,8 @@ const Member kMembers[] = {
     MEMBER(Region, roster_processes),
     MEMBER(Region, roster_scopes),
     MEMBER(Region, waiting),
+    MEMBER(Region, owners),
+    MEMBER(Region, owner_entries),
     MEMBER(RegionHeader, magic),
     MEMBER(RegionHeader, version),
     MEMBER(RegionHeader, header_bytes),
@@ -75,6 +77,10 @@ const Member kMembers[] = {
     MEMBER(Slot<RosterScope>, copies),
     MEMBER(Slot<WaitingRecord>, version),
     MEMBER(Slot<WaitingRecord>, copies),
+    MEMBER(Slot<OwnersHead>, version),
+    MEMBER(Slot<OwnersHead>, copies),
+    MEMBER(Slot<OwnerRecord>, version),
+    MEMBER(Slot<OwnerRecord>, copies),
     MEMBER(TenantSlot, record),
     MEMBER(TenantSlot, buckets),
     MEMBER(ProcessSlot, record),
@@ -212,7 +218,6 @@ const Member kMembers[] = {
     MEMBER(ProcessRecord, job_place),
     MEMBER(ProcessRecord, job_left_by),
     MEMBER(ProcessRecord, turn),
-    MEMBER(ProcessRecord, clients),
     MEMBER(LedgerRecord, pid),
     MEMBER(LedgerRecord, fd),
     MEMBER(LedgerRecord, start_ticks),
@@ -266,6 +271,18 @@ const Member kMembers[] = {
     MEMBER(WaitingRecord, reserved),
     MEMBER(WaitingRecord, command),
     MEMBER(WaitingRecord, why),
+    MEMBER(OwnersHead, driver_load),
+    MEMBER(OwnerRecord, pid),
+    MEMBER(OwnerRecord, uid),
+    MEMBER(OwnerRecord, start_ticks),
+    MEMBER(OwnerRecord, run),
+    MEMBER(OwnerRecord, part),
+    MEMBER(OwnerRecord, job_arrived_ns),
+    MEMBER(OwnerRecord, job_service_ns),
+    MEMBER(OwnerRecord, tenant),
+    MEMBER(OwnerRecord, command),
+    MEMBER(OwnerRecord, command_line),
+    MEMBER(OwnerRecord, clients),
 };
 #undef MEMBER
 
@@ -283,6 +300,8 @@ const std::map<std::string, std::size_t> kSizes = {
     {"Slot<RosterProcess>", sizeof(Slot<RosterProcess>)},
     {"Slot<RosterScope>", sizeof(Slot<RosterScope>)},
     {"Slot<WaitingRecord>", sizeof(Slot<WaitingRecord>)},
+    {"Slot<OwnersHead>", sizeof(Slot<OwnersHead>)},
+    {"Slot<OwnerRecord>", sizeof(Slot<OwnerRecord>)},
     {"TenantSlot", sizeof(TenantSlot)},
     {"ProcessSlot", sizeof(ProcessSlot)},
     {"TokenBucket", sizeof(TokenBucket)},
@@ -298,9 +317,12 @@ const std::map<std::string, std::size_t> kSizes = {
     {"RosterProcess", sizeof(RosterProcess)},
     {"RosterScope", sizeof(RosterScope)},
     {"WaitingRecord", sizeof(WaitingRecord)},
+    {"OwnersHead", sizeof(OwnersHead)},
+    {"OwnerRecord", sizeof(OwnerRecord)},
 };
 
 struct Document {
+  std::string title;
   std::map<std::string, std::size_t> sizes;  // by struct, from the headings
   std::vector<Member> members;               // from the tables
 };
@@ -313,6 +335,7 @@ Document read_document() {
   for (std::string line; std::getline(file, line);) {
     char name[64] = "";
     std::size_t offset = 0, size = 0;
+    if (document.title.empty()) document.title = line;
     if (line.starts_with("#")) {
       std::erase_if(line, [](char c) { return c == '#' || c == '`'; });
       if (std::sscanf(line.c_str(), " %63s (%zu bytes)", name, &size) == 2)
@@ -333,6 +356,10 @@ std::vector<std::string> as_text(const auto& members) {
                    std::to_string(member.size) + " bytes");
   std::ranges::sort(text);
   return text;
+}
+
+TEST(Layout, DocumentIsOfThisVersion) {
+  EXPECT_TRUE(read_document().title.ends_with("version " + std::to_string(kLayoutVersion)));
 }
 
 TEST(Layout, DocumentAndCompilerAgreeOnEveryMember) {

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/step/kept_owners.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "sched/step/turn_taking.h"
+#include "shmctl/base/log.h"
+
+namespace gpushare {
+
+KeptOwners::KeptOwners(State& state, Region& region, const ProcReader& processes,
+                       uint64_t driver_load)
+    : state_(state), processes_(processes), list_(region, driver_load) {
+  for (const ProcessId& process : list_.processes()) {
+    const Owner& owner = *list_.find(process);
+    former_[process] = owner;
+    awaited_.insert(process);
+    state_.registry.remember({process, owner.clients});
+  }
+}
+
+std::vector<FormerJob> KeptOwners::former_jobs() const {
+  std::vector<FormerJob> jobs;
+  for (const auto& [process, owner] : former_)
+    if (owner.job_arrived_ns != 0)
+      jobs.push_back({.run = owner.run,
+                      .process = process,
+                      .arrived = Time(Nanos(owner.job_arrived_ns)),
+                      .service = Nanos(owner.job_service_ns)});
+  return jobs;
+}
+
+const KeptOwners::Owner* KeptOwners::former(const ProcessId& process) const {
+  const auto known = former_.find(process);
+  return known == former_.end() ? nullptr : &known->second;
+}
+
+bool KeptOwners::may_remain(const ProcessId& process) const {
+  const Owner* const owner = list_.find(process);
+  return owner != nullptr && !owner->clients.empty();
+}
+
+bool KeptOwners::has_changed() const {
+  return has_reaped_ || registry_seen_ != state_.registry.generation() ||
+         tenants_seen_ != state_.tenants.generation();
+}
+
+Time KeptOwners::keep(Time now) {
+  const bool has_jobs = state_.turns->has_orders() && now >= next_jobs_;
+  if (!has_jobs && !has_changed()) return Time::max();
+  if (!has_jobs && now < next_change_) return next_change_;
+  registry_seen_ = state_.registry.generation();
+  tenants_seen_ = state_.tenants.generation();
+  has_reaped_ = false;
+  next_change_ = now + kChangeInterval;
+  next_jobs_ = now + kJobInterval;
+  keep_present();
+  keep_absent();
+  return Time::max();
+}
+
+// On any GPU. nullptr: it is not known to the plan, as all places are taken.
+const Member* KeptOwners::member_of(const ProcessId& process) const {
+  const auto first = state_.members.lower_bound({process, 0});
+  const bool is_its = first != state_.members.end() && first->first.first == process;
+  return is_its ? &first->second : nullptr;
+}
+
+KeptOwners::Seen KeptOwners::look_at(const Process& process) const {
+  Seen seen;
+  for (const Holder& holder : process.holders) seen.holders += holder.generation;
+  if (const Member* const member = member_of(process.id)) {
+    seen.tenant = member->tenant;
+    seen.run = member->run;
+    seen.line = member->command_line.size();
+  }
+  if (const Job* const job = state_.turns->job(process.id)) {
+    seen.arrived = job->arrived;
+    seen.service = std::max(job->service, Nanos{});
+  }
+  return seen;
+}
+
+KeptOwners::Owner KeptOwners::owner_of(const Process& process, const Seen& seen) const {
+  Owner owner;
+  owner.process = process.id;
+  owner.run = seen.run;
+  if (const Member* const member = member_of(process.id)) {
+    owner.uid = member->user;
+    if (const Tenant* const tenant = state_.tenants.at(seen.tenant)) owner.tenant = tenant->name;
+    if (!processes_.hides_others()) owner.command_line = member->command_line;
+  }
+  if (!processes_.hides_others()) owner.command = process.command;
+  owner.job_arrived_ns = static_cast<uint64_t>(seen.arrived.time_since_epoch().count());
+  owner.job_service_ns = static_cast<uint64_t>(seen.service.count());
+  // One more than there is room for says that there are more.
+  for (const Holder& holder : process.holders)
+    for (const ComputeGroup& group : holder.groups)
+      if (owner.clients.size() <= OwnerList::kMostClients &&
+          std::ranges::find(owner.clients, group.ref.client) == owner.clients.end())
+        owner.clients.push_back(group.ref.client);
+  return owner;
+}
+
+void KeptOwners::keep_present() {
+  for (const auto& [pid, process] : state_.registry.processes()) {
+    if (process.holders.empty()) continue;
+    awaited_.erase(process.id);
+    const Seen seen = look_at(process);
+    const auto [known, is_new] = seen_.try_emplace(process.id, seen);
+    if (!is_new && std::exchange(known->second, seen) == seen) continue;
+    if (list_.put(owner_of(process, seen))) continue;
+    if (list_.find(process.id) == nullptr) seen_.erase(process.id);  // there may be room later
+    if (std::exchange(has_warned_, true)) continue;
+    log_warning(
+        "process {} has more on the GPUs than there is room to note for the next agent: "
+        "what of it outlives its end while no agent is there will be nobody's",
+        pid);
+  }
+}
+
+// Who is on no GPU now: of its clients those that are not known to be gone, and the place of its
+// job until it comes back.
+void KeptOwners::keep_absent() {
+  std::erase_if(seen_, [&](const auto& one) {
+    const Process* const known = state_.registry.find(one.first);
+    return known == nullptr || known->holders.empty();
+  });
+  for (const ProcessId& process : list_.processes()) {
+    const Process* const known = state_.registry.find(process);
+    if (known != nullptr && !known->holders.empty()) continue;
+    Owner owner = *list_.find(process);
+    std::erase_if(owner.clients, [&](uint32_t client) {
+      return !state_.registry.remembers({process, client}) &&
+             !state_.registry.owns({process, client});
+    });
+    if (owner.clients.empty() && !awaited_.contains(process))
+      list_.erase(process);
+    else
+      list_.put(std::move(owner));
+  }
+}
+
+void KeptOwners::reap() {
+  has_reaped_ |= std::erase_if(awaited_, [&](const ProcessId& process) {
+                   return processes_.has_ended(process);
+                 }) > 0;
+}
+
+}  // namespace gpushare
