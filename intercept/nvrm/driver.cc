@@ -75,7 +75,7 @@ class SystemDriver final : public Driver {
     return minor_in(text);
   }
 
-  // The kernel numbers what it shows in sysfs in the order in which it comes.
+  // The number of the folder's inode: the kernel gives another one each time that it makes it.
   uint64_t load() override {
     struct stat module{};
     return ::stat("/sys/module/nvidia", &module) == 0 ? module.st_ino : 0;

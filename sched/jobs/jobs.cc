@@ -72,8 +72,14 @@ Nanos work_since_end(const Job& job) {
 }
 
 void Jobs::remember(std::span<const FormerJob> former) {
-  for (const FormerJob& one : former)
-    former_[one.run != 0 ? Key{.run = one.run} : Key{.process = one.process}] = one;
+  for (const FormerJob& one : former) {
+    const Key key = one.run != 0 ? Key{.run = one.run} : Key{.process = one.process};
+    const auto [at, is_new] = former_.try_emplace(key, one);
+    if (is_new) continue;
+    // Of several processes of a run one may have been noted last when it left a GPU.
+    at->second.arrived = std::min(at->second.arrived, one.arrived);
+    at->second.service = std::max(at->second.service, one.service);
+  }
 }
 
 void Jobs::begin() {

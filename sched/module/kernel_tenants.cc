@@ -38,6 +38,7 @@ void KernelTenants::hand_over(const TenantsConfig& config) {
   }
   for (const auto& [process, slot] : tenants_.attached()) {
     if (slot == kDefaultTenant || !handed_over.contains(slot)) continue;
+    if (processes_.has_ended(process)) continue;  // its pid may be another's
     const auto attached = tree_.attach(process.pid, tenants_.at(slot)->name);
     if (!attached && attached.error().code != std::errc::no_such_process)
       log_warning("process {}: {}", process.pid, attached.error().message());
@@ -45,7 +46,9 @@ void KernelTenants::hand_over(const TenantsConfig& config) {
 }
 
 void KernelTenants::start(const TenantsConfig& config) {
-  tenants_.drop_attachments();
+  // Of those that have ended, and whose work may remain, the module says nothing.
+  tenants_.drop_attachments(
+      [this](const ProcessId& process) { return processes_.has_ended(process); });
   seed(config, Seed::kMissing);
 }
 
@@ -249,8 +252,17 @@ void KernelTenants::mirror_members(const std::string& tenant) {
     if (slot && tenants_.tenant_of(link->id) == *slot) continue;
     put(link->id, tenant);
   }
-  if (has_member || !transients_.contains(tenant)) return;
+  if (has_member || !transients_.contains(tenant) || has_ended_member(tenant)) return;
   log_failure(tenants_.remove(tenant), tenant);  // its last process ended unseen
+}
+
+// Whether the mirror has one that has ended: work of it may remain, and when none does, or has, it
+// is ended there, and a transient tenant goes with it.
+bool KernelTenants::has_ended_member(const std::string& tenant) const {
+  const auto slot = tenants_.find(tenant);
+  return std::ranges::any_of(tenants_.attached(), [&](const auto& member) {
+    return member.second == slot && processes_.has_ended(member.first);
+  });
 }
 
 void KernelTenants::place_the_undecided() {

@@ -82,6 +82,7 @@ class KernelTenants final : public TenantControl {
   void mirror_line(std::string_view tenant);
   void mirror(const std::string& tenant);
   void mirror_members(const std::string& tenant);
+  bool has_ended_member(const std::string& tenant) const;
   std::map<uint32_t, Cap> by_index(const std::map<std::string, Cap>& caps) const;
   void place_the_undecided();
   void remove_the_finished();

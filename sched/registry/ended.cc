@@ -26,7 +26,7 @@ bool EndedProcesses::rest(Nanos patience) const {
 void EndedProcesses::look() {
   if (answer_.valid() && answer_.wait_for(Nanos{}) == std::future_status::ready)
     take(answer_.get());
-  if (answer_.valid() || !registry_.has_left()) return;
+  if (answer_.valid() || !registry_.has_unsettled()) return;
   if (registry_.leavings() != leavings_) pause_ = {};
   if (pause_ == Nanos{} || clock_.now() >= next_) ask();
 }
@@ -34,7 +34,7 @@ void EndedProcesses::look() {
 void EndedProcesses::ask() {
   leavings_ = registry_.leavings();
   as_of_ = registry_.last_serial();
-  asked_ = registry_.left();
+  asked_ = registry_.unsettled();
   pause_ = std::clamp(2 * pause_, kFirstAsk, kLongestAsk);
   next_ = clock_.now() + pause_;
   if (calls_ == DriverCalls::kOnThreads)
@@ -52,7 +52,7 @@ void EndedProcesses::take(const Answer& answer) {
 }
 
 Time EndedProcesses::next() const {
-  if (!registry_.has_left()) return Time::max();
+  if (!registry_.has_unsettled()) return Time::max();
   return answer_.valid() ? clock_.now() + kFirstAsk : next_;
 }
 

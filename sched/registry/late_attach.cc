@@ -118,13 +118,19 @@ void LateAttach::look_for_heirs() {
   std::set<pid_t> remaining;
   for (const pid_t pid : registry_.ended())
     if (EndedProcesses::remains(*registry_.find(pid), now)) remaining.insert(pid);
+  // What nobody was found to have, and the driver has, may be held by one that was not there or did
+  // not answer when it was looked for.
+  const std::set<pid_t> unfound = is_first_ ? std::set<pid_t>{} : registry_.remembered();
+  remaining.insert(unfound.begin(), unfound.end());
   const bool is_new = !std::ranges::includes(remaining_, remaining);
   remaining_ = std::move(remaining);
   wants_heirs_ |= registry_.take_heirs_request() || is_new;
   if (wants_heirs_) heirs_look_.pause = {};
   if ((!wants_heirs_ && remaining_.empty()) || now < heirs_look_.next) return;
   wants_heirs_ = false;
-  heirs_look_.pause = std::clamp(2 * heirs_look_.pause, kFirstOfHeirs, kLongestOfHeirs);
+  heirs_look_.pause = unfound.empty()
+                          ? std::clamp(2 * heirs_look_.pause, kFirstOfHeirs, kLongestOfHeirs)
+                          : std::clamp(2 * heirs_look_.pause, kFirstPause, kLongestPause);
   heirs_look_.next = now + heirs_look_.pause;
   const bool is_of_all = users_ && users_for_ == UsersFor::kAll;  // which looks at them as well
   if (!is_of_all) find_users(UsersFor::kHeirs);

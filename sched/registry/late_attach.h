@@ -57,8 +57,9 @@ class LateAttach {
   void look_despite_freeze(pid_t pid);
   // At those of which no event told, now and then: a process that had nothing is looked at less and
   // less often, once in 30 s in the end; also at those of which a look failed, and at those that
-  // held a client of another process that has it no more. While something has ended and remains, at
-  // all that have the driver open, as one of them holds it. To be called about once a second.
+  // held a client of another process that has it no more. While something has ended and remains, or
+  // is remembered and was not found, at all that have the driver open, as one of them holds it. To
+  // be called about once a second.
   void look_around();
   // An event was applied to the registry: what is being found of its process may be older.
   void note(const DriverEvent& event);

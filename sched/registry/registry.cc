@@ -44,7 +44,14 @@ void Registry::apply(const DriverEvent& event, Source source) {
   if (std::holds_alternative<ProcessClosed>(event.what)) return end(event.process, event.time);
   if (event.process.pid <= 0) return;
 
+  if (source == Source::kLive && !former_.empty())
+    if (const std::optional<uint32_t> client = client_of(event))
+      (void)former_owner(event.process, *client);
   Process* const owner = left_by(event);
+  // Nobody would tell when it is freed.
+  if (owner != nullptr && source == Source::kLive &&
+      std::holds_alternative<MemoryAllocated>(event.what))
+    return;
   if (owner != nullptr && std::holds_alternative<ObjectFreed>(event.what)) {
     ++leavings_;  // said by whoever may not even have a descriptor of it: the driver is asked
     return;

@@ -10,7 +10,9 @@
 //   4. A holder exists exactly while its process has a compute group on that GPU.
 //   5. A process that has ended, or has another program, has *left* its clients: another one may
 //      hold their descriptors, and then what is in them goes on. They stay its own, whoever makes
-//      or frees something in them, until the driver has them no more (ended.h).
+//      or frees something in them, until the driver has them no more (ended.h). So do those of
+//      which an agent before us has said whose they are (remember()), until they are found in their
+//      owner: who says first that he made one may only hold a copy of its descriptor.
 // Events whose opening was lost are accepted; what they do not tell stays unknown.
 #pragma once
 
@@ -81,17 +83,20 @@ class Registry {
   void close(ProcessId process);
   // Whether that is remembered, and neither was the client found nor is it known to be gone.
   bool remembers(const Owned& owned) const;
-  // The clients that were left, with their groups, and those that are remembered; whether there are
-  // any. leavings() moves when another one is, or something in one is said to be freed.
-  std::vector<ObjectRef> left() const;
-  bool has_left() const { return !left_.empty() || !former_.empty(); }
+  // What the driver is to be asked about: the clients that were left, with their groups and
+  // channels, and those that are remembered; whether there are any. leavings() moves when another
+  // one is, or something in one is said to be freed.
+  std::vector<ObjectRef> unsettled() const;
+  bool has_unsettled() const { return !left_.empty() || !former_.empty(); }
   uint64_t leavings() const { return leavings_; }
   // Moves when an object appears.
   uint64_t last_serial() const { return last_serial_; }
-  // These, of left(), the driver did not have when last_serial() was `as_of`.
+  // These, of unsettled(), the driver did not have when last_serial() was `as_of`.
   void gone(std::span<const ObjectRef> objects, uint64_t as_of);
   // The processes that have ended and stay.
   std::set<pid_t> ended() const;
+  // The processes whose clients are remembered and were found nowhere yet.
+  std::set<pid_t> remembered() const;
   // The clients (with the same handle twice), groups and channels of a process.
   std::vector<ObjectRef> objects(pid_t pid) const;
   bool owns(const Owned& owned) const;
@@ -158,6 +163,7 @@ class Registry {
   void drop_left(uint32_t client);
   bool has_own_group(const ProcessId& process, std::span<const DriverEvent> found) const;
   void close_if_over(Process& process);
+  static bool is_younger(const Client& client, uint32_t object, uint64_t as_of);
   const Process* former_owner(const ProcessId& process, uint32_t client);
   void learn(const ProcessId& owner, uint32_t client, std::span<const DriverEvent> found);
   void forget(Process& process, std::span<const DriverEvent> found,

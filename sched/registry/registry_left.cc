@@ -47,16 +47,28 @@ void Registry::close_if_over(Process& process) {
   if (process.ended && clients_.at(process.id.pid).empty()) close(ProcessId(process.id));
 }
 
-std::vector<ObjectRef> Registry::left() const {
+std::vector<ObjectRef> Registry::unsettled() const {
   std::vector<ObjectRef> objects;
   for (const auto& [handle, pid] : left_) {
     objects.push_back({handle, handle});
-    for (const auto& [name, group] : clients_.at(pid).at(handle).groups)
+    for (const auto& [name, group] : clients_.at(pid).at(handle).groups) {
       objects.push_back({handle, name});
+      for (const auto& [channel, is] : group.channels) objects.push_back({handle, channel});
+    }
   }
   for (const auto& [handle, owner] : former_)
     if (!left_.contains(handle)) objects.push_back({handle, handle});
   return objects;
+}
+
+// Whether it is a group or channel that was not there when last_serial() was `as_of`.
+bool Registry::is_younger(const Client& client, uint32_t object, uint64_t as_of) {
+  for (const auto& [name, group] : client.groups) {
+    if (name == object) return group.serial > as_of;
+    if (const auto channel = group.channels.find(object); channel != group.channels.end())
+      return channel->second.serial > as_of;
+  }
+  return false;
 }
 
 void Registry::gone(std::span<const ObjectRef> objects, uint64_t as_of) {
@@ -67,12 +79,16 @@ void Registry::gone(std::span<const ObjectRef> objects, uint64_t as_of) {
       continue;
     }
     Process& process = processes_.at(left->second);
-    const auto& groups = clients_.at(left->second).at(object.client).groups;
-    const auto group = groups.find(object.object);
-    if (group != groups.end() && group->second.serial > as_of) continue;  // another one by now
+    if (is_younger(clients_.at(left->second).at(object.client), object.object, as_of)) continue;
     free(process, {object.client, object.object});
     close_if_over(process);
   }
+}
+
+std::set<pid_t> Registry::remembered() const {
+  std::set<pid_t> pids;
+  for (const auto& [client, owner] : former_) pids.insert(owner.pid);
+  return pids;
 }
 
 std::set<pid_t> Registry::ended() const {
@@ -85,9 +101,16 @@ std::set<pid_t> Registry::ended() const {
 // Who says that it has made a client which another one has left may only hold its descriptor: the
 // driver is asked whether that is gone, and the switch log tells who works in it (reconcile()).
 void Registry::made(Process& process, uint32_t client, Source source) {
-  if (source == Source::kLive && left_.contains(client)) {
+  const auto left = left_.find(client);
+  if (source == Source::kLive && left != left_.end()) {
     ++leavings_;
     return;
+  }
+  // It is on its maker's own descriptors, who has not left it after all.
+  if (left != left_.end() && left->second == process.id.pid) {
+    clients_.at(process.id.pid).at(client).is_left = false;
+    left_.erase(left);
+    ++generation_;
   }
   if (former_.erase(client) > 0) ++generation_;
   clients_[process.id.pid][client].was_seen_made |= source == Source::kLive;
@@ -113,9 +136,11 @@ bool Registry::has_own_group(const ProcessId& process, std::span<const DriverEve
   });
 }
 
-// Who made a client that was found in `process`, as is remembered, if that is another one. It has
-// left the client: it has ended while no agent was there, or has closed its own descriptor.
-// nullptr: nobody is remembered, or another has its pid by now.
+// Who made a client that was found in `process`, or that this one tells of, as is remembered, if
+// that is another one. It counts as having left the client: it has ended while no agent was there,
+// or has closed its own descriptor; or it lives and was only not looked at yet, and is given the
+// client back when it is found there (made()). nullptr: nobody is remembered, or another has its
+// pid by now.
 const Process* Registry::former_owner(const ProcessId& process, uint32_t client) {
   const auto former = former_.find(client);
   if (former == former_.end() || former->second == process) return nullptr;
@@ -135,7 +160,7 @@ const Process* Registry::former_owner(const ProcessId& process, uint32_t client)
 // What an heir shows of a client that was left, and of which no event told.
 void Registry::learn(const ProcessId& owner, uint32_t client, std::span<const DriverEvent> found) {
   for (const DriverEvent& event : found) {
-    if (client_of(event) != client) continue;
+    if (client_of(event) != client || std::holds_alternative<ClientCreated>(event.what)) continue;
     const auto* const group = std::get_if<GroupCreated>(&event.what);
     if (group != nullptr && clients_.at(owner.pid).at(client).groups.contains(group->group))
       continue;  // its descriptor may have another number in the heir

@@ -2,6 +2,7 @@
 #include "sched/step/kept_owners.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "sched/step/turn_taking.h"
@@ -13,10 +14,16 @@ KeptOwners::KeptOwners(State& state, Region& region, const ProcReader& processes
                        uint64_t driver_load)
     : state_(state), processes_(processes), list_(region, driver_load) {
   for (const ProcessId& process : list_.processes()) {
-    const Owner& owner = *list_.find(process);
-    former_[process] = owner;
+    Owner owner = *list_.find(process);
+    // Who may see whose command lines can change between two agents.
+    if (processes_.hides_others()) {
+      owner.command.clear();
+      owner.command_line.clear();
+      list_.put(owner);
+    }
     awaited_.insert(process);
     state_.registry.remember({process, owner.clients});
+    former_[process] = std::move(owner);
   }
 }
 
@@ -69,7 +76,9 @@ const Member* KeptOwners::member_of(const ProcessId& process) const {
 
 KeptOwners::Seen KeptOwners::look_at(const Process& process) const {
   Seen seen;
-  for (const Holder& holder : process.holders) seen.holders += holder.generation;
+  for (const Holder& holder : process.holders)
+    seen.holders = std::max(seen.holders, holder.generation);
+  seen.is_attached = state_.tenants.is_attached(process.id);
   if (const Member* const member = member_of(process.id)) {
     seen.tenant = member->tenant;
     seen.run = member->run;
@@ -78,6 +87,10 @@ KeptOwners::Seen KeptOwners::look_at(const Process& process) const {
   if (const Job* const job = state_.turns->job(process.id)) {
     seen.arrived = job->arrived;
     seen.service = std::max(job->service, Nanos{});
+  } else if (const Owner* const before = list_.find(process.id)) {
+    // No order is known now, on a GPU that does not answer for example.
+    seen.arrived = Time(Nanos(before->job_arrived_ns));
+    seen.service = Nanos(before->job_service_ns);
   }
   return seen;
 }
@@ -88,18 +101,24 @@ KeptOwners::Owner KeptOwners::owner_of(const Process& process, const Seen& seen)
   owner.run = seen.run;
   if (const Member* const member = member_of(process.id)) {
     owner.uid = member->user;
-    if (const Tenant* const tenant = state_.tenants.at(seen.tenant)) owner.tenant = tenant->name;
-    if (!processes_.hides_others()) owner.command_line = member->command_line;
+    // Who is attached is so by the roster, where a change is at once.
+    const Tenant* const tenant = state_.tenants.at(seen.tenant);
+    if (tenant != nullptr && !seen.is_attached) owner.tenant = tenant->name;
+    if (!processes_.hides_others()) {
+      owner.command = process.command.empty() ? member->command : process.command;
+      owner.command_line = member->command_line;
+    }
   }
-  if (!processes_.hides_others()) owner.command = process.command;
   owner.job_arrived_ns = static_cast<uint64_t>(seen.arrived.time_since_epoch().count());
   owner.job_service_ns = static_cast<uint64_t>(seen.service.count());
-  // One more than there is room for says that there are more.
+  std::set<uint32_t> clients;
   for (const Holder& holder : process.holders)
-    for (const ComputeGroup& group : holder.groups)
-      if (owner.clients.size() <= OwnerList::kMostClients &&
-          std::ranges::find(owner.clients, group.ref.client) == owner.clients.end())
-        owner.clients.push_back(group.ref.client);
+    for (const ComputeGroup& group : holder.groups) clients.insert(group.ref.client);
+  // And those that were on a GPU which is not open.
+  if (const Owner* const before = list_.find(process.id))
+    std::ranges::copy_if(before->clients, std::inserter(clients, clients.end()),
+                         [&](uint32_t client) { return is_its(process.id, client); });
+  owner.clients.assign(clients.begin(), clients.end());
   return owner;
 }
 
@@ -114,8 +133,8 @@ void KeptOwners::keep_present() {
     if (list_.find(process.id) == nullptr) seen_.erase(process.id);  // there may be room later
     if (std::exchange(has_warned_, true)) continue;
     log_warning(
-        "process {} has more on the GPUs than there is room to note for the next agent: "
-        "what of it outlives its end while no agent is there will be nobody's",
+        "whose clients of the driver are is noted for the next agent, and there is no room for all "
+        "of process {}: what of it outlives its end while no agent is there will be nobody's",
         pid);
   }
 }
@@ -130,16 +149,21 @@ void KeptOwners::keep_absent() {
   for (const ProcessId& process : list_.processes()) {
     const Process* const known = state_.registry.find(process);
     if (known != nullptr && !known->holders.empty()) continue;
+    const std::vector<uint32_t>& listed = list_.find(process)->clients;
+    const auto is_there = [&](uint32_t client) { return is_its(process, client); };
+    if (std::ranges::all_of(listed, is_there) && (!listed.empty() || awaited_.contains(process)))
+      continue;
     Owner owner = *list_.find(process);
-    std::erase_if(owner.clients, [&](uint32_t client) {
-      return !state_.registry.remembers({process, client}) &&
-             !state_.registry.owns({process, client});
-    });
+    std::erase_if(owner.clients, [&](uint32_t client) { return !is_there(client); });
     if (owner.clients.empty() && !awaited_.contains(process))
       list_.erase(process);
     else
       list_.put(std::move(owner));
   }
+}
+
+bool KeptOwners::is_its(const ProcessId& process, uint32_t client) const {
+  return state_.registry.remembers({process, client}) || state_.registry.owns({process, client});
 }
 
 void KeptOwners::reap() {

@@ -46,8 +46,9 @@ class KeptOwners {
  private:
   // What an owner's entry is made of.
   struct Seen {
-    uint64_t holders = 0;  // sum of their generations
+    uint64_t holders = 0;  // the last generation of them
     uint32_t tenant = 0, run = 0;
+    bool is_attached = false;
     std::size_t line = 0;  // length of its command line, which may be known late
     Time arrived{};        // its job; zero: it has none
     Nanos service{};
@@ -60,13 +61,16 @@ class KeptOwners {
   Owner owner_of(const Process& process, const Seen& seen) const;
   void keep_present();
   void keep_absent();
+  // Whether it has this client, or none was found to and the driver has it.
+  bool is_its(const ProcessId& process, uint32_t client) const;
 
   State& state_;
   const ProcReader& processes_;
   OwnerList list_;
   std::map<ProcessId, Seen> seen_;  // as they were put down last
   std::map<ProcessId, Owner> former_;
-  std::set<ProcessId> awaited_;  // of those who lives, as far as is known, and has not come back
+  // Those of before that were not found on a GPU again yet, and are not known to have ended.
+  std::set<ProcessId> awaited_;
   uint64_t registry_seen_ = 0, tenants_seen_ = 0;
   bool has_reaped_ = false;
   Time next_change_{}, next_jobs_{};

@@ -83,6 +83,7 @@ void Membership::place(const Process& process) {
     identity.is_whole = identity.is_whole && user;
   }
   Met& met = met_[process.id];
+  met.command = identity.command;
   met.command_line = identity.command_line;
   met.uid = identity.uid;
   met.owners.clear();
@@ -100,8 +101,9 @@ void Membership::recall(const Process& process, ProcessIdentity& identity) {
   identity.user = processes_.user_name(was->uid).value_or("");
   identity.command = was->command;
   identity.command_line = was->command_line;
-  // The roster is never late.
-  if (state_.tenants.is_attached(process.id)) return;
+  // Who was attached is so by the roster, unless that was dropped. Others were in a tenant by a
+  // rule, of which not all that it goes by is known any more.
+  if (was->tenant.empty() || state_.tenants.is_attached(process.id)) return;
   const Tenant* const by_rules = state_.tenants.at(state_.tenants.place_of(identity));
   if (by_rules != nullptr && by_rules->name == was->tenant) return;
   if (const auto attached = state_.tenants.attach(process.id, was->tenant); !attached)
@@ -127,8 +129,10 @@ void Membership::look_again() {
     if ((!wants_line && !has_name) || known == nullptr || known->ended) continue;
     place(*known);
     for (auto at = state_.members.lower_bound({id, 0});
-         at != state_.members.end() && at->first.first == id; ++at)
+         at != state_.members.end() && at->first.first == id; ++at) {
+      at->second.command = met.command;
       at->second.command_line = met.command_line;
+    }
   }
 }
 
@@ -146,6 +150,7 @@ void Membership::add(const Holder& holder, Time now) {
   member.slot = free_slots_.back();
   free_slots_.pop_back();
   const auto& met = met_[holder.process];
+  member.command = met.command;
   member.command_line = met.command_line;
   member.user = met.uid;
   member.state_since = member.came = now;

@@ -31,7 +31,7 @@ class Membership {
 
  private:
   struct Met {
-    std::string command_line;
+    std::string command, command_line;
     uid_t uid = 0;
     std::vector<uid_t> owners;
     std::string cgroup;

@@ -334,7 +334,9 @@ void Publisher::publish_processes(Time now) {
     record.pid = id.pid;
     record.ns_pid = process.ns_pid;
     record.start_ticks = id.start_ticks;
-    record.uid = process.uid.value_or(kUnknown32);
+    // No event told of those that were there before the agent; of one that had ended when it was
+    // to be looked at nothing is known.
+    record.uid = process.uid.value_or(member.command.empty() ? kUnknown32 : member.user);
     record.gpu = gpu;
     record.tenant = member.tenant;
     record.run = member.run;
@@ -356,7 +358,7 @@ void Publisher::publish_processes(Time now) {
     record.throttled_ns = static_cast<uint64_t>(member.throttled.count());
     record.state_since_ns = instant(member.state_since);
     if (!outside_.processes.hides_others()) {
-      put(record.command, process.command);
+      put(record.command, process.command.empty() ? member.command : process.command);
       put(record.command_line, member.command_line);
     }
     put(record.note, note_of(key, member, enforced, now));

@@ -29,7 +29,7 @@ struct Member {
   uint32_t tenant = kDefaultTenant;
   uint32_t run = 0;                // of gpushare run; 0: none
   const Holder* holder = nullptr;  // never null; kept by Membership, as the Registry moves it
-  std::string command_line;
+  std::string command, command_line;
   uid_t user = 0;
   bool is_frozen_by_user = false;
   FreezeReason freeze = FreezeReason::kNone;  // what the plan says, and its words

@@ -325,8 +325,9 @@ std::map<uint32_t, uint64_t> Tenants::driven_out() const {
   return roster_ == nullptr ? std::map<uint32_t, uint64_t>{} : roster_->driven_out();
 }
 
-void Tenants::drop_attachments() {
-  for (const auto& [process, slot] : attached()) detach(process);
+void Tenants::drop_attachments(const std::function<bool(const ProcessId&)>& is_kept) {
+  for (const auto& [process, slot] : attached())
+    if (!is_kept(process)) detach(process);
   ++generation_;
 }
 

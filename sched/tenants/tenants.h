@@ -157,8 +157,9 @@ class Tenants {
   // How many processes of a tenant, by its slot, are in it only until the agent ends, because they
   // inherited that and the roster was full. Empty: none was.
   std::map<uint32_t, uint64_t> driven_out() const;
-  // Nobody is attached any more; freezes stay. For where the kernel module says who belongs where.
-  void drop_attachments();
+  // Nobody is attached any more, but for those that are kept; freezes stay. For where the kernel
+  // module says who belongs where.
+  void drop_attachments(const std::function<bool(const ProcessId&)>& is_kept);
 
   // Rises whenever the settings of a tenant, or the tenant of a process, may have changed.
   uint64_t generation() const { return generation_; }

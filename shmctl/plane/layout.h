@@ -362,11 +362,12 @@ struct OwnerRecord {
   int32_t pid = 0;   // 0 in a free entry
   uint32_t uid = 0;  // of the rules: the user's who started it
   uint64_t start_ticks = 0;
-  uint32_t run = 0;             // number of the `gpushare run` that started it; 0: none
-  uint32_t part = 0;            // n has the clients from n * kOwnerClients on
+  uint32_t run = 0;  // number of the `gpushare run` that started it; 0: none
+  uint32_t reserved = 0;
   uint64_t job_arrived_ns = 0;  // of its job, where its GPU takes turns; 0: it has none
   uint64_t job_service_ns = 0;
-  char tenant[64] = {};  // by name: its slot may be another's by then
+  // By name, as its slot may be another's by then; empty: that in which the roster has it.
+  char tenant[64] = {};
   char command[16] = {};
   char command_line[128] = {};
   uint32_t clients[kOwnerClients] = {};  // the driver's names of them; 0: none

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -20,27 +19,34 @@ std::string text_of(const char (&field)[N]) {
   return {field, ::strnlen(field, N - 1)};
 }
 
-// With the clients from `part` * kOwnerClients on.
-OwnerRecord record_of(const OwnerList::Owner& owner, uint32_t part) {
+OwnerRecord record_of(const OwnerList::Owner& owner,
+                      const std::array<uint32_t, kOwnerClients>& clients) {
   OwnerRecord record{.pid = owner.process.pid,
                      .uid = owner.uid,
                      .start_ticks = owner.process.start_ticks,
                      .run = owner.run,
-                     .part = part,
                      .job_arrived_ns = owner.job_arrived_ns,
                      .job_service_ns = owner.job_service_ns};
   put_text(record.tenant, owner.tenant);
   put_text(record.command, owner.command);
   put_text(record.command_line, owner.command_line);
-  const std::size_t first = std::size_t{part} * kOwnerClients;
-  const std::size_t end = std::min(first + kOwnerClients, owner.clients.size());
-  for (std::size_t i = first; i < end; ++i) record.clients[i - first] = owner.clients[i];
+  std::ranges::copy(clients, record.clients);
   return record;
 }
 
-uint32_t parts_of(const OwnerList::Owner& owner) {
-  const std::size_t clients = std::max<std::size_t>(owner.clients.size(), 1);
-  return static_cast<uint32_t>((clients + kOwnerClients - 1) / kOwnerClients);
+// What another part of it says.
+void add(OwnerList::Owner& owner, const OwnerRecord& found) {
+  owner.process = {found.pid, found.start_ticks};
+  owner.uid = found.uid;
+  owner.run = found.run;
+  owner.tenant = text_of(found.tenant);
+  owner.command = text_of(found.command);
+  owner.command_line = text_of(found.command_line);
+  owner.job_arrived_ns = found.job_arrived_ns;
+  owner.job_service_ns = found.job_service_ns;
+  for (const uint32_t client : found.clients)
+    if (client != 0) owner.clients.push_back(client);
+  std::ranges::sort(owner.clients);
 }
 
 }  // namespace
@@ -48,32 +54,22 @@ uint32_t parts_of(const OwnerList::Owner& owner) {
 OwnerList::OwnerList(Region& region, uint64_t driver_load) : region_(region) {
   const OwnersHead before =
       is_written(region.owners) ? read_record(region.owners).value_or(OwnersHead{}) : OwnersHead{};
-  const bool is_same_driver = before.driver_load == driver_load;
+  const bool is_same_driver = driver_load != 0 && before.driver_load == driver_load;
   for (uint32_t place = kMaxOwners; place-- > 0;) {
     Slot<OwnerRecord>& slot = region.owner_entries[place];
     const OwnerRecord found =
         is_written(slot) ? read_record(slot).value_or(OwnerRecord{}) : OwnerRecord{};
-    if (found.pid == 0 || !is_same_driver) {
-      if (found.pid != 0) write_record(slot, OwnerRecord{});
-      free_.push_back(place);
+    if (found.pid != 0 && is_same_driver) {
+      Entry& entry = by_process_[{found.pid, found.start_ticks}];
+      std::ranges::copy(found.clients, entry.parts.emplace_back(place).clients.begin());
+      add(entry.owner, found);
       continue;
     }
-    const ProcessId process{found.pid, found.start_ticks};
-    Entry& entry = by_process_[process];
-    entry.places.push_back(place);
-    Owner& owner = entry.owner;
-    owner.process = process;
-    owner.uid = found.uid;
-    owner.run = found.run;
-    owner.tenant = text_of(found.tenant);
-    owner.command = text_of(found.command);
-    owner.command_line = text_of(found.command_line);
-    owner.job_arrived_ns = found.job_arrived_ns;
-    owner.job_service_ns = found.job_service_ns;
-    std::ranges::copy_if(found.clients, std::back_inserter(owner.clients),
-                         [](uint32_t client) { return client != 0; });
+    if (found.pid != 0) write_record(slot, OwnerRecord{});
+    free_.push_back(place);
   }
-  if (!is_same_driver) write_record(region.owners, OwnersHead{driver_load});
+  for (const auto& [process, entry] : by_process_) count(entry, /*is_there=*/true);
+  if (before.driver_load != driver_load) write_record(region.owners, OwnersHead{driver_load});
 }
 
 bool OwnerList::put(Owner owner) {
@@ -81,40 +77,91 @@ bool OwnerList::put(Owner owner) {
   owner.command.resize(std::min(owner.command.size(), sizeof(OwnerRecord::command) - 1));
   owner.command_line.resize(
       std::min(owner.command_line.size(), sizeof(OwnerRecord::command_line) - 1));
-  const bool is_whole = owner.clients.size() <= kMostClients;
-  if (!is_whole) owner.clients.resize(kMostClients);
+  std::ranges::sort(owner.clients);
+  const std::size_t wanted = owner.clients.size();
+  owner.clients.resize(std::min<std::size_t>(wanted, kMostClients));
   const auto known = by_process_.find(owner.process);
-  if (known != by_process_.end() && known->second.owner == owner) return is_whole;
+  if (known != by_process_.end() && known->second.owner == owner)
+    return owner.clients.size() == wanted;
 
-  Entry& entry = known != by_process_.end() ? known->second : by_process_[owner.process];
-  const uint32_t parts = parts_of(owner);
-  while (entry.places.size() > parts) {
-    write_record(region_.owner_entries[entry.places.back()], OwnerRecord{});
-    free_.push_back(entry.places.back());
-    entry.places.pop_back();
+  Entry entry = known == by_process_.end() ? Entry{} : std::move(known->second);
+  if (known != by_process_.end()) {
+    count(entry, /*is_there=*/false);
+    by_process_.erase(known);  // so that it is not driven out for itself
   }
-  while (entry.places.size() < parts && !free_.empty()) {
-    entry.places.push_back(free_.back());
+  std::vector<uint32_t> more = keep(entry, owner.clients);
+  while ((!more.empty() || entry.parts.empty()) && (!free_.empty() || make_room(owner.uid))) {
+    Part& part = entry.parts.emplace_back(free_.back());
     free_.pop_back();
+    const std::size_t fit = std::min<std::size_t>(more.size(), kOwnerClients);
+    std::copy(more.end() - static_cast<std::ptrdiff_t>(fit), more.end(), part.clients.begin());
+    more.resize(more.size() - fit);
   }
-  const bool has_room = entry.places.size() == parts;
-  for (uint32_t part = 0; part < entry.places.size(); ++part)
-    write_record(region_.owner_entries[entry.places[part]], record_of(owner, part));
-  if (entry.places.empty())
-    by_process_.erase(owner.process);
-  else
-    entry.owner = std::move(owner);
-  return is_whole && has_room;
+  if (entry.parts.empty()) return false;
+  std::erase_if(owner.clients,
+                [&](uint32_t client) { return std::ranges::find(more, client) != more.end(); });
+  for (std::size_t i = entry.parts.size(); i-- > 0;) {
+    const Part& part = entry.parts[i];
+    const bool is_needed = entry.parts.size() == 1 || part.clients != Part{}.clients;
+    write_record(region_.owner_entries[part.place],
+                 is_needed ? record_of(owner, part.clients) : OwnerRecord{});
+    if (is_needed) continue;
+    free_.push_back(part.place);
+    entry.parts.erase(entry.parts.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  const bool is_whole = owner.clients.size() == wanted;
+  const ProcessId process = owner.process;
+  entry.owner = std::move(owner);
+  count(entry, /*is_there=*/true);
+  by_process_[process] = std::move(entry);
+  return is_whole;
+}
+
+// Those that stay keep their places, so that none is missing while the others are written; the new
+// ones come into the places of those that go. Returns those for which there is none.
+std::vector<uint32_t> OwnerList::keep(Entry& entry, const std::vector<uint32_t>& wanted) {
+  std::set<uint32_t> more(wanted.begin(), wanted.end());
+  for (Part& part : entry.parts)
+    for (uint32_t& client : part.clients)
+      if (client != 0 && more.erase(client) == 0) client = 0;
+  for (Part& part : entry.parts)
+    for (uint32_t& client : part.clients)
+      if (client == 0 && !more.empty()) client = more.extract(more.begin()).value();
+  return {more.begin(), more.end()};
 }
 
 void OwnerList::erase(const ProcessId& process) {
   const auto known = by_process_.find(process);
   if (known == by_process_.end()) return;
-  for (const uint32_t place : known->second.places) {
-    write_record(region_.owner_entries[place], OwnerRecord{});
-    free_.push_back(place);
+  for (const Part& part : known->second.parts) {
+    write_record(region_.owner_entries[part.place], OwnerRecord{});
+    free_.push_back(part.place);
   }
+  count(known->second, /*is_there=*/false);
   by_process_.erase(known);
+}
+
+void OwnerList::count(const Entry& entry, bool is_there) {
+  const std::size_t places = entry.parts.size();
+  const std::pair<uint64_t, pid_t> name{entry.owner.process.start_ticks, entry.owner.process.pid};
+  User& user = by_user_[entry.owner.uid];
+  user.places = is_there ? user.places + places : user.places - places;
+  if (is_there)
+    user.processes.insert(name);
+  else
+    user.processes.erase(name);
+  if (user.processes.empty()) by_user_.erase(entry.owner.uid);
+}
+
+// Where several users have as many, nobody gives way to another one.
+bool OwnerList::make_room(uint32_t by_user) {
+  const auto most = std::ranges::max_element(by_user_, {}, [by_user](const auto& user) {
+    return std::pair(user.second.places, user.first == by_user);
+  });
+  if (most == by_user_.end() || most->first == by_user) return false;
+  const auto [start_ticks, pid] = *most->second.processes.begin();
+  erase({pid, start_ticks});
+  return true;
 }
 
 const OwnerList::Owner* OwnerList::find(const ProcessId& process) const {
@@ -134,9 +181,22 @@ std::set<ProcessId> OwnerList::with_clients(const Region& region) {
   for (const Slot<OwnerRecord>& slot : region.owner_entries) {
     if (!is_written(slot)) continue;
     const OwnerRecord found = read_record(slot).value_or(OwnerRecord{});
-    if (found.pid != 0 && found.clients[0] != 0) all.insert({found.pid, found.start_ticks});
+    const bool has_some = std::ranges::any_of(found.clients, [](uint32_t one) { return one != 0; });
+    if (found.pid != 0 && has_some) all.insert({found.pid, found.start_ticks});
   }
   return all;
+}
+
+void OwnerList::forget(Region& region) {
+  for (Slot<OwnerRecord>& slot : region.owner_entries) {
+    if (!is_written(slot)) continue;
+    OwnerRecord record = read_record(slot).value_or(OwnerRecord{});
+    if (record.pid == 0) continue;
+    std::ranges::fill(record.tenant, '\0');
+    record.run = 0;
+    record.job_arrived_ns = record.job_service_ns = 0;
+    write_record(slot, record);
+  }
 }
 
 }  // namespace gpushare

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job for turns.py: program.py KIND --iterations N [--products P]. It needs torch and a GPU.
+"""A job for turns.py: program.py KIND --iterations N [--products P] [--rounds R] [--pauses MS]. It needs
+torch and a GPU.
 
 steps        P products an iteration, waited for each time
 resnet50     ResNet-50 is trained, 64 images a step, bf16, its loss read each time
@@ -7,11 +8,12 @@ transformer  a transformer of 12 layers is trained, its loss read each time
 endless      one kernel that runs until the program is killed
 vgg11_25     any model of Salus' list at its batch (trace.py --models), trained likewise; it needs torchvision
 
-A program prints {"ready": true} when it is warm, waits for a line, makes its iterations, and prints stamps of the GPU's
-own clock (%globaltimer), its losses as hexadecimal floats, and when each iteration had ended. A kernel of one thread
-before each product or layer and behind each gradient writes the clock, and another one at each end; they are launched
-through the driver like all others. They are two, because one kernel at both places would hide where the iteration begins:
-the step from the last kernel to the first would be one that also happens inside, where a layer launches nothing.
+A program prints {"ready": true} when it is warm. In each round it waits for a line, makes its iterations, and prints
+stamps of the GPU's own clock (%globaltimer), its losses as hexadecimal floats, and when each iteration had ended. A
+kernel of one thread before each product or layer and behind each gradient writes the clock, and another one at each
+end; they are launched through the driver like all others. They are two, because one kernel at both places would hide
+where the iteration begins: the step from the last kernel to the first would be one that also happens inside, where a
+layer launches nothing.
 """
 import argparse
 import ctypes
@@ -198,6 +200,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", help="steps, resnet50, transformer, endless, or MODEL_BATCH")
     parser.add_argument("--iterations", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--pauses", type=int, default=0, help="ms after which it sleeps for as long, again and again")
     parser.add_argument("--products", type=int, default=50, help="of 4096 x 4096 in an iteration of steps")
     options = parser.parse_args()
     torch.manual_seed(1)
@@ -235,19 +239,23 @@ def main():
     warmed = time.monotonic_ns()
     for _ in range(30):
         iterate()
-    losses.clear()
-    count = 0
     print(json.dumps({"ready": True, "warm_ns": time.monotonic_ns() - warmed}), flush=True)
-    sys.stdin.readline()
-    began = time.monotonic()
-    ended = []
-    for _ in range(options.iterations):
-        iterate()
-        ended.append(time.monotonic() - began)
-    seconds = ended[-1]
-    print(json.dumps({"kind": options.kind, "seconds": seconds, "losses": [float(loss).hex() for loss in losses],
-                      "ended": ended, "began_ns": int(began * 1e9), "ended_ns": int((began + seconds) * 1e9),
-                      "stamps": stamps[:count].tolist()}), flush=True)
+    for _ in range(options.rounds):
+        losses.clear()
+        count = 0
+        sys.stdin.readline()
+        began = resumed = time.monotonic()
+        ended = []
+        for _ in range(options.iterations):
+            iterate()
+            ended.append(time.monotonic() - began)
+            if options.pauses and time.monotonic() - resumed > options.pauses / 1e3:
+                time.sleep(options.pauses / 1e3)
+                resumed = time.monotonic()
+        seconds = ended[-1]
+        print(json.dumps({"kind": options.kind, "seconds": seconds, "losses": [float(loss).hex() for loss in losses],
+                          "ended": ended, "began_ns": int(began * 1e9), "ended_ns": int((began + seconds) * 1e9),
+                          "stamps": stamps[:count].tolist()}), flush=True)
 
 
 if __name__ == "__main__":

@@ -7,15 +7,17 @@ iterations two programs of 10 ms an iteration whose host side takes no time (bin
 steps      the same with two PyTorch programs
 torch      ResNet-50 and a transformer, the same, and their losses against those alone; how long an iteration takes
            alone and within a turn
+presence   how long an iteration of the transformer takes alone, with what programs have of the shim where jobs take
+           turns, beside another program that has a context and rests, and alone with pauses as long as its turns
 endless    a program of short iterations beside one kernel that never ends: how long its first kernel waits
 no-shim    the same beside a program without the shim
 nccl       a job of two ranks on two GPUs (ddp.py), whose ranks meet in each step, takes turns with a program on each:
            how many turns, and its losses against those alone; it needs two GPUs
 
 A gap is from the last stamp of one program's turn to the first of the other's. The cost of a turn is (time of both in
-turns - time of one after the other) / turns. What waits for Python takes up to 17 % longer at one time than at another
-on the same machine, so programs of PyTorch run alone before and after, and the mean of both is the time of one after the
-other. Needs root, torch and a GPU that nobody else uses;
+turns - time of one after the other) / turns. A training of PyTorch whose launches are what takes long makes an iteration
+in 31 ms in one process and in 39 in the next one, alone or not (row `presence`), so of each process it is measured in the
+same one: alone, in turns, and alone again; the mean of the two is the time of one after the other. Needs root, torch and a GPU that nobody else uses;
 with --sim `iterations` takes a simulated one, to try the script and not to measure: there are no stamps.
 """
 import bisect
@@ -58,11 +60,16 @@ def losses(said):
     return said.get("losses") or said["checksum"]
 
 
-def alone(build, command):
+def go(program):
+    program.tell("go")
+    return program.take(300)
+
+
+def alone(build, command, rounds=1):
+    """What it says of its last round but one, or of the only one."""
     with rig.Agent(build, TENANTS) as agent, begin(agent, "a", command) as program:
         ready(program)
-        program.tell("go")
-        return program.take(300)
+        return [go(program) for _ in range(rounds)][max(rounds - 2, 0)]
 
 
 def gaps_ns(*stamps):
@@ -91,8 +98,8 @@ def mean_ms(times):
     return sum(times) / len(times) / 1e6 if times else None
 
 
-def period_row(alone_before, alone_after, said, others):
-    """Of one program: its iterations alone and in turns, in milliseconds."""
+def period_row(alone_before, said, alone_after, others):
+    """Of one process: its iterations alone and in turns, in milliseconds."""
     iterations = len(said["losses"])
     within, first, cut = periods_ns(said["stamps"], others, iterations)
     return {"alone_ms": [mean_ms(periods_ns(one["stamps"], [], iterations)[0]) for one in (alone_before, alone_after)],
@@ -100,29 +107,34 @@ def period_row(alone_before, alone_after, said, others):
             "first_of_turns_ms": mean_ms(first), "cut": len(cut)}
 
 
-def pair(build, first, second, turn_ms, repeats_alone=False):
-    singles = [alone(build, first), alone(build, second)]
+def pair(build, first, second, turn_ms, is_torch=False):
+    """`is_torch`: each process is measured alone as well."""
+    if is_torch:
+        first, second = [*first, "--rounds", "3"], [*second, "--rounds", "3"]
+    singles = [alone(build, command, 3 if is_torch else 1) for command in (first, second)]
+    rounds = [singles]
     with rig.Agent(build, CONFIG.format(turn_ms=turn_ms)) as agent, \
             begin(agent, "a", first) as one, begin(agent, "b", second) as two:
         for program in (one, two):
             ready(program)
+        if is_torch:
+            rounds = [[go(one), go(two)]]
         for program in (one, two):
             program.tell("go")
         both = [one.take(400), two.take(400)]
+        if is_torch:
+            rounds.append([go(one), go(two)])
         queue = agent.ask("queue", "--json").stdout
         log = agent.log()
     if None in both:
         sys.exit(f"a program ended early: {one.errors()[-800:]} {two.errors()[-800:]}\n{log[-2000:]}")
     # The last one of all is no turn's end: one program has no more work, and does not say so.
-    both, singles = ([{**each, "stamps": each["stamps"] or [each["began_ns"], each["ended_ns"]]} for each in list_]
-                     for list_ in (both, singles))
+    both, *rounds = ([{**each, "stamps": each["stamps"] or [each["began_ns"], each["ended_ns"]]} for each in list_]
+                     for list_ in (both, *rounds))
     *hand_overs, (_, last_gap) = gaps_ns(*(each["stamps"] for each in both))
     gaps = [gap / 1000 for _, gap in hand_overs]
-    more, rounds = {}, [singles]
-    if repeats_alone:
-        again = [alone(build, first), alone(build, second)]
-        more = {"periods": [period_row(singles[i], again[i], both[i], both[1 - i]["stamps"]) for i in (0, 1)]}
-        rounds.append(again)
+    more = {"periods": [period_row(rounds[0][i], both[i], rounds[1][i], both[1 - i]["stamps"]) for i in (0, 1)]} \
+        if is_torch else {}
     begin_ns = min(each["stamps"][0] for each in both)
     end_ns = max(each["stamps"][-1] for each in both)
     spans = [sum(each["stamps"][-1] - each["stamps"][0] for each in alone_) / 1e9 for alone_ in rounds]
@@ -149,6 +161,37 @@ def pair(build, first, second, turn_ms, repeats_alone=False):
         "losses_equal": [losses(single) == losses(each) for single, each in zip(singles, both)],
         "agent_says": queue,
     } | more
+
+
+def presence(build):
+    """What is longer within a turn than alone: by which of a turn's circumstances."""
+    transformer, turns = words("transformer", "--iterations", "300"), CONFIG.format(turn_ms=250)
+    row = {}
+
+    def measure(way, config, command, other=None):
+        with contextlib.ExitStack() as stack:
+            agent = stack.enter_context(rig.Agent(build, config))
+            if other is not None:
+                ready(stack.enter_context(begin(agent, "b", other)))
+            program = stack.enter_context(begin(agent, "a", command))
+            ready(program)
+            before = agent.status()["gpus"][0].get("log_records")
+            program.tell("go")
+            said = program.take(300)
+            seen = agent.status()["gpus"][0]
+        begins = said["stamps"][::len(said["stamps"]) // len(said["losses"])]
+        times = [(later - earlier) / 1e6 for earlier, later in itertools.pairwise(begins)]
+        usual = [time for time in times if time < 100]  # without pauses
+        row.setdefault(way, []).append({"ms": sum(usual) / len(usual), "p50_ms": record.quantile(usual, 0.5),
+                                        "switches": None if before is None else seen["log_records"] - before})
+        print(way, row[way][-1], flush=True)
+
+    for _ in range(2):
+        measure("alone", TENANTS, transformer)
+        measure("with the shim of turns", turns, transformer)
+        measure("beside one that rests", turns, transformer, words("resnet50", "--iterations", "400"))
+        measure("alone with pauses", TENANTS, [*transformer, "--pauses", "250"])
+    return row
 
 
 def beside(build, other, shim):
@@ -215,9 +258,10 @@ ROWS = {
     "iterations": iterations,
     "nccl": nccl,
     "steps": lambda build: pair(build, words("steps", "--iterations", "2500"),
-                                words("steps", "--iterations", "2500"), 100, repeats_alone=True),
+                                words("steps", "--iterations", "2500"), 100, is_torch=True),
     "torch": lambda build: pair(build, words("resnet50", "--iterations", "400"),
-                                words("transformer", "--iterations", "400"), 250, repeats_alone=True),
+                                words("transformer", "--iterations", "400"), 250, is_torch=True),
+    "presence": presence,
     "endless": lambda build: beside(build, words("endless"), shim=True),
     "no-shim": lambda build: beside(build, words("steps", "--iterations", "4000", "--products", "25"), shim=False),
 }
@@ -225,7 +269,7 @@ ROWS = {
 
 def main():
     parser = rig.parser(__doc__)
-    parser.add_argument("--only", nargs="+", choices=sorted(ROWS), default=[row for row in ROWS if row != "nccl"])
+    parser.add_argument("--only", nargs="+", choices=sorted(ROWS), default=[row for row in ROWS if row not in ("nccl", "presence")])
     parser.add_argument("--sim", action="store_true", help="use a simulated GPU")
     options = parser.parse_args()
     with rig.Simulation(options.build) if options.sim else contextlib.nullcontext():

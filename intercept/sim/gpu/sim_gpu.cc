@@ -17,7 +17,8 @@ SimGpu::SimGpu(Model& model) : model_(model) {
               .can_set_slice = true,
               .has_switch_log = true,
               .driver_version = "sim",
-              .reason = {}};
+              .reason = {},
+              .driver_load = 1};
   for (const GpuInfo& gpu : model.gpus()) places_.push_back(model.switch_log(gpu.index).end());
 }
 

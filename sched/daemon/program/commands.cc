@@ -17,6 +17,7 @@
 #include "sched/tenants/proc_reader.h"
 #include "sched/tenants/rule_warnings.h"
 #include "shmctl/base/log.h"
+#include "shmctl/plane/owner_list.h"
 #include "shmctl/plane/region.h"
 
 namespace gpushare {
@@ -76,6 +77,7 @@ ExitCode forget_all(const AgentOptions& options) {
   Tenants tenants(&roster);
   ModuleLink link(KernelModule::find({.device = "", .sysfs = options.module.sysfs}, -1), tenants,
                   roster, processes);
+  OwnerList::forget(plane->region());
   Result<> done = link.start(config, /*may_remain=*/{});
   if (done) done = link.control().forget(config);
   return done ? kExitOk : fail(done.error());

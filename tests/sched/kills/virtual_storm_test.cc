@@ -284,10 +284,14 @@ class VirtualStorm : public ::testing::Test {
   void expect_all_in_force() {
     fate_.die_at(0);
     Agent agent(*this);
-    live(agent, 4s, /*with_changes=*/false);
     std::vector<pid_t> pids;
     for (const auto& program : programs_) pids.push_back(program->process.pid);
     for (const Left& left : left_) pids.push_back(left.program->process.pid);
+    const auto is_known = [&](pid_t pid) { return record_of(agent, pid).pid == pid; };
+    // It looks at one after the other, and at each child as well.
+    const Time latest = clock_.now() + 30s;
+    do live(agent, 4s, /*with_changes=*/false);
+    while (!std::ranges::all_of(pids, is_known) && clock_.now() < latest);
     for (const pid_t pid : pids) {
       const auto attached = told_.attached.find(pid);
       const std::string wanted = attached == told_.attached.end() ? "default" : attached->second;

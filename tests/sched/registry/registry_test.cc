@@ -231,7 +231,7 @@ TEST_F(RegistryTest, WhoHasEndedStaysUntilTheDriverHasNothingOfIt) {
     ASSERT_NE(registry_.holder(kProcess, 0), nullptr);
     EXPECT_TRUE(registry_.find(kProcess)->ended.has_value());
     EXPECT_EQ(registry_.ended(), std::set<pid_t>{kProcess.pid});
-    const std::vector<ObjectRef> left = registry_.left();
+    const std::vector<ObjectRef> left = registry_.unsettled();
     EXPECT_EQ(std::ranges::count(left, kItsClient), 1);
     EXPECT_EQ(std::ranges::count(left, kItsGroup), 1);
     gone({kItsGroup});
@@ -239,7 +239,7 @@ TEST_F(RegistryTest, WhoHasEndedStaysUntilTheDriverHasNothingOfIt) {
     ASSERT_NE(registry_.find(kProcess), nullptr) << "another group may be made in its client";
     gone({kItsClient});
     EXPECT_TRUE(registry_.processes().empty());
-    EXPECT_FALSE(registry_.has_left());
+    EXPECT_FALSE(registry_.has_unsettled());
   }
 }
 
@@ -338,7 +338,7 @@ TEST_F(RegistryTest, WhoWorksInAClientThatWasLeftHasMadeIt) {
   EXPECT_TRUE(registry_.reconcile(kChild, program(kChild, kContext, 1), {}, true).empty());
   ASSERT_NE(registry_.holder(kChild, 0), nullptr);
   EXPECT_EQ(registry_.find(kProcess), nullptr);
-  EXPECT_FALSE(registry_.has_left());
+  EXPECT_FALSE(registry_.has_unsettled());
 }
 
 // What works is its own.
@@ -390,11 +390,61 @@ TEST_F(RegistryTest, AFormerOwnersPidMayBeAnothersByNow) {
   EXPECT_NE(registry_.holder(kChild, 0), nullptr);
 }
 
-TEST_F(RegistryTest, WhatAProcessWasSeenToMakeIsNoFormerOwners) {
+// He may only hold a copy of its descriptor. If the name was used again, the switch log tells.
+TEST_F(RegistryTest, WhoSaysFirstThatHeMadeARememberedClientIsNotBelieved) {
   registry_.remember({kProcess, {kContext.client}});
   apply(program(kChild, kContext, 1));
-  EXPECT_TRUE(registry_.reconcile(kChild, program(kChild, kContext, 1), {}).empty());
+  EXPECT_NE(registry_.holder(kProcess, 0), nullptr);
+  EXPECT_EQ(registry_.holder(kChild, 0), nullptr);
+  registry_.reconcile(kChild, program(kChild, kContext, 1), {}, /*works_unseen=*/true);
+  EXPECT_NE(registry_.holder(kChild, 0), nullptr);
   EXPECT_EQ(registry_.find(kProcess), nullptr);
+}
+
+TEST_F(RegistryTest, WhoMakesAGroupInARememberedClientMakesItForItsOwner) {
+  registry_.remember({kProcess, {kContext.client}});
+  registry_.apply(event(kChild, ProcessOpened{}));
+  registry_.apply(event(kChild, DeviceCreated{kContext.client, 1, 1}));
+  registry_.apply(event(kChild, GroupCreated{kContext.client, 1, 0x10, Engine::kGraphics, 3}));
+  EXPECT_NE(registry_.holder(kProcess, 0), nullptr);
+  EXPECT_EQ(registry_.holder(kChild, 0), nullptr);
+}
+
+// A child may be looked at before the program that lives and has the client: it was never left, so
+// that what the program says of it is believed as before.
+TEST_F(RegistryTest, AnOwnerThatLivesIsGivenItsClientBack) {
+  registry_.remember({kProcess, {kContext.client}});
+  registry_.reconcile(kChild, program(kChild, kContext, 1), {});
+  registry_.reconcile(kProcess, program(kProcess, kContext, 1), {});
+  EXPECT_FALSE(registry_.has_unsettled());
+  EXPECT_EQ(holder(0).groups[0].channels.size(), 8u);
+  const uint32_t channel = holder(0).groups[0].channels[0];
+  registry_.apply(event(kProcess, ObjectFreed{kContext.client, channel}));
+  EXPECT_EQ(holder(0).groups[0].channels.size(), 7u);
+  EXPECT_EQ(registry_.holder(kChild, 0), nullptr);
+}
+
+// Whoever holds a copy of the descriptor can make channels and memory without an end there, and
+// nobody says when they are freed: the driver is asked for channels, and memory does not count.
+TEST_F(RegistryTest, WhatAnHeirMakesInALeftClientDoesNotPileUp) {
+  apply(program(kProcess, kContext, 1));
+  registry_.end(kProcess, Time{});
+  const uint64_t memory = holder(0).memory_bytes;
+  const uint32_t group = holder(0).groups[0].ref.group;
+  for (uint32_t i = 0; i < 100; ++i) {
+    registry_.apply(event(kChild, ChannelCreated{kContext.client, group, 0x5000 + i, 0xC56F}));
+    registry_.apply(event(
+        kChild, MemoryAllocated{kContext.client, kContext.device, 0x9000 + i, 1 << 20, true}));
+    registry_.apply(event(kChild, ObjectFreed{kContext.client, 0x5000 + i}));
+  }
+  EXPECT_EQ(holder(0).memory_bytes, memory);
+  EXPECT_EQ(holder(0).groups[0].channels.size(), 108u);
+  std::vector<ObjectRef> gone = registry_.unsettled();
+  std::erase_if(gone,
+                [](const ObjectRef& one) { return one.object < 0x5000 || one.object > 0x5063; });
+  EXPECT_EQ(gone.size(), 100u);
+  registry_.gone(gone, registry_.last_serial());
+  EXPECT_EQ(holder(0).groups[0].channels.size(), 8u);
 }
 
 TEST_F(RegistryTest, AcceptsAProcessWhoseOpeningWasLost) {
@@ -546,11 +596,11 @@ TEST_F(RegistryTest, TwoHundredProgramsLeaveNothingBehind) {
     }
     if (below(10) == 0) registry_.apply(event({}, EventsLost{1}));
     registry_.apply(event(process, ProcessClosed{.by_exec = below(2) == 0}));
-    if (below(2) == 0) gone(registry_.left());
+    if (below(2) == 0) gone(registry_.unsettled());
   }
-  gone(registry_.left());
+  gone(registry_.unsettled());
   EXPECT_TRUE(registry_.processes().empty());
-  EXPECT_FALSE(registry_.has_left());
+  EXPECT_FALSE(registry_.has_unsettled());
 }
 
 // A program with many groups, channels and allocations makes and frees them one after the other.

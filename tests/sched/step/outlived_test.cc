@@ -226,14 +226,14 @@ TEST_P(OutlivedByAgents, IsForgottenWithItsChildWhileNoAgentWas) {
   rig_.run_busy({{"capped", {{"max", "10%"}}}}, 5s);
   end(*rig_.programs[0]);
   rig_.run_for(1s);
-  EXPECT_EQ(OwnerList(*rig_.region, 0).processes().size(), 1u);
+  EXPECT_EQ(OwnerList(*rig_.region, 1).processes().size(), 1u);
   if (GetParam() == Ends::kStopped) rig_.scheduler->stop();
   rig_.kill();
-  EXPECT_EQ(OwnerList(*rig_.region, 0).processes().size(), 1u);
+  EXPECT_EQ(OwnerList(*rig_.region, 1).processes().size(), 1u);
   end_child(*rig_.programs[0]);
   rig_.start();
   rig_.run_for(2100ms);
-  EXPECT_TRUE(OwnerList(*rig_.region, 0).processes().empty());
+  EXPECT_TRUE(OwnerList(*rig_.region, 1).processes().empty());
 }
 
 // The driver names clients by a number that begins anew after a million. While no agent was there
@@ -241,7 +241,7 @@ TEST_P(OutlivedByAgents, IsForgottenWithItsChildWhileNoAgentWas) {
 TEST_F(Outlived, AClientWhoseNameWasUsedAgainIsItsMakers) {
   rig_.add_busy("maker", {});
   const sim::Program& maker = *rig_.programs[0];
-  OwnerList list(*rig_.region, 0);
+  OwnerList list(*rig_.region, 1);
   OwnerList::Owner gone;
   gone.process = {77, 1077};
   gone.tenant = "capped";
@@ -285,6 +285,9 @@ TEST_F(Outlived, OfAnEmptyCommandLineStaysInItsTenant) {
   const Nanos before = program.executed(work);
   rig_.run_for(10s);
   EXPECT_NEAR(std::chrono::duration<double>(program.executed(work) - before) / 10s, 0.1, kPoint);
+  restart();
+  rig_.run_for(3s);
+  EXPECT_EQ(rig_.record(program).tenant, rig_.tenants.find("capped")) << "for the next agent";
 }
 
 // Of many that end one after the other, too: no moment of their ends is free.

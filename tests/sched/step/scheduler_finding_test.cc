@@ -29,6 +29,9 @@ TEST(SchedulerFinding, AProgramThatWasThereBeforeIsItsUsersAndNotRoots) {
   rig.start();
   rig.run_for(500ms);
   EXPECT_EQ(rig.tenants.tenant_of(program.process), *rig.tenants.find("alice"));
+  // No event told of it: /proc does.
+  EXPECT_EQ(rig.record(program).uid, 1000u);
+  EXPECT_STREQ(rig.record(program).command, "train");
 }
 
 TEST(SchedulerFinding, WhatEndedWhileTheGpusWereLostIsSeenToHaveEnded) {

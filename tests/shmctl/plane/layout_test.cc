@@ -276,7 +276,7 @@ const Member kMembers[] = {
     MEMBER(OwnerRecord, uid),
     MEMBER(OwnerRecord, start_ticks),
     MEMBER(OwnerRecord, run),
-    MEMBER(OwnerRecord, part),
+    MEMBER(OwnerRecord, reserved),
     MEMBER(OwnerRecord, job_arrived_ns),
     MEMBER(OwnerRecord, job_service_ns),
     MEMBER(OwnerRecord, tenant),
