@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <ctime>
+#include <filesystem>
 
 #include "tools/base/atomic_file.h"
 #include "tools/base/endpoints.h"
@@ -30,7 +31,27 @@ Error explained(Error error, const std::string& path) {
                    "simulation's agent keeps one only if that names a file";
   if (error.code == std::errc::permission_denied)
     error.detail = path + " is for root and the group gpushare ([agent] usage_for)";
+  if (error.code == std::errc::bad_message) {
+    error.detail = path + " is no history of gpushare, or is broken: " + error.detail;
+    error.code.clear();  // it would add nothing
+  }
   return error;
+}
+
+// An agent that makes a file has written to it, or to the log beside it, before it has used a GPU.
+bool is_empty_file(const std::string& path) {
+  std::error_code failure;
+  if (std::filesystem::file_size(path, failure) != 0 || failure) return false;
+  return std::filesystem::file_size(path + "-wal", failure) == 0 || failure;
+}
+
+// What is wrong with a question for one tenant or one GPU. The whole history is read only where the
+// answer has nothing of them.
+std::string missing(const std::string& path, const UsageWindow& window,
+                    const UsageHistory& history) {
+  if (missing_from(history, window).empty()) return "";
+  const auto whole = read_usage(path, {.since = 0, .until = window.until});
+  return whole ? missing_from(*whole, window) : "";
 }
 
 ExitCode report_usage(const Invocation& invocation) {
@@ -56,6 +77,10 @@ ExitCode report_usage(const Invocation& invocation) {
   const std::string path = invocation.text("file");
   const auto history = read_usage(path, window);
   if (!history) return report(explained(history.error(), path));
+  if (is_empty_file(path))
+    return report({{}, "read the usage history", path + " is empty: no agent has written to it"});
+  if (const std::string wrong = missing(path, window, *history); !wrong.empty())
+    return invocation.wrong(wrong);
   const ReportSummary summary = summarize(*history, user_name);
   const std::string out = is_json   ? report_json(summary)
                           : is_page ? report_page(summary, host_name())

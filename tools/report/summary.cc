@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/report/summary.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <set>
 
 #include "shmctl/plane/layout.h"
+#include "shmctl/program/nearest.h"
+#include "tools/base/format.h"
 
 namespace gpushare {
 namespace {
@@ -27,7 +32,56 @@ std::vector<ReportLine> lines_of(const std::map<std::string, UsageAmounts>& sums
   return lines;
 }
 
+// The first of them, and how many more there are.
+std::string list_text(const std::vector<std::string>& words) {
+  if (words.empty()) return "none yet";
+  constexpr size_t kMost = 12;
+  const size_t shown = std::min(kMost, words.size());
+  std::string text = fmt::format(
+      "{}", fmt::join(words.begin(), words.begin() + static_cast<ptrdiff_t>(shown), ", "));
+  if (words.size() > shown) text += fmt::format(" and {} more", words.size() - shown);
+  return text;
+}
+
+std::string missing_tenant(const std::set<std::string>& known, const std::string& wanted) {
+  const auto is_it = [&](const std::string& name) {
+    return name == wanted || name.starts_with(wanted + "/");
+  };
+  if (std::ranges::any_of(known, is_it)) return "";
+  const std::vector<std::string_view> names(known.begin(), known.end());
+  const std::string_view near = nearest(wanted, names);
+  std::vector<std::string> shown;
+  shown.reserve(known.size());
+  for (const std::string& name : known) shown.push_back(printable(name));
+  return fmt::format("--tenant: this history has no tenant '{}'; {}it has: {}", printable(wanted),
+                     near.empty() ? "" : fmt::format("did you mean '{}'? ", printable(near)),
+                     list_text(shown));
+}
+
+std::string missing_gpu(const std::set<uint32_t>& known, uint32_t wanted) {
+  if (known.contains(wanted)) return "";
+  std::vector<std::string> shown;
+  shown.reserve(known.size());
+  for (const uint32_t gpu : known) shown.push_back(fmt::format("{}", gpu));
+  return fmt::format("--gpu: this history has no GPU {}; it has: {}", wanted, list_text(shown));
+}
+
 }  // namespace
+
+std::string missing_from(const UsageHistory& whole, const UsageWindow& window) {
+  std::set<std::string> tenants;
+  std::set<uint32_t> gpus;
+  for (const auto& [number, about] : whole.gpus) gpus.insert(number);
+  for (const UsageJobTotal& job : whole.jobs) tenants.insert(job.job.tenant);
+  for (const auto& [start, sample] : whole.samples)
+    for (const auto& [series, amounts] : sample.amounts) {
+      tenants.insert(series.tenant);
+      gpus.insert(series.gpu);
+    }
+  std::string missing = window.gpu ? missing_gpu(gpus, *window.gpu) : "";
+  if (missing.empty() && window.tenant) missing = missing_tenant(tenants, *window.tenant);
+  return missing;
+}
 
 ReportSummary summarize(const UsageHistory& history,
                         const std::function<std::string(int64_t uid)>& user_name) {

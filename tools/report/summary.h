@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums a usage history up for `gpushare report`: by tenant, by user, by job, and over time. Pure.
+// Sums a usage history up for `gpushare report`: by tenant, by user, by job, and over time, and
+// says what of a question it cannot answer. Pure.
 #pragma once
 
 #include <functional>
@@ -42,5 +43,9 @@ struct ReportSummary {
 inline constexpr size_t kMostNamed = 8;
 ReportSummary summarize(const UsageHistory& history,
                         const std::function<std::string(int64_t uid)>& user_name);
+
+// What is wrong with a window that asks for a GPU or a tenant which `whole`, a history of all time
+// without these two, has nothing of: it names what there is. Empty: it has both.
+std::string missing_from(const UsageHistory& whole, const UsageWindow& window);
 
 }  // namespace gpushare

@@ -89,6 +89,27 @@ TEST(ReportPage, SaysThatThereIsNothing) {
   EXPECT_NE(page.find("Nothing was recorded"), std::string::npos);
 }
 
+TEST(ReportSummary, NamesWhatAHistoryHasWhereSomethingElseIsAskedFor) {
+  UsageHistory whole = two_tenants("team/a");
+  whole.gpus[3] = {};
+  const auto missing = [&](std::optional<uint32_t> gpu, std::optional<std::string> tenant) {
+    return missing_from(whole, {.gpu = gpu, .tenant = std::move(tenant)});
+  };
+  EXPECT_EQ(missing({}, {}), "");
+  EXPECT_EQ(missing(0, "b"), "");
+  EXPECT_EQ(missing(3, "team"), "") << "it has others below it";
+  EXPECT_EQ(missing(9, "b"), "--gpu: this history has no GPU 9; it has: 0, 3");
+  EXPECT_EQ(missing({}, "b,team"),
+            "--tenant: this history has no tenant 'b,team'; it has: b, team/a");
+  EXPECT_EQ(missing({}, "team/b"),
+            "--tenant: this history has no tenant 'team/b'; did you mean 'team/a'? it has: b, "
+            "team/a");
+  EXPECT_EQ(missing_from({}, {.tenant = "b"}),
+            "--tenant: this history has no tenant 'b'; it has: none yet");
+  for (int i = 0; i < 20; ++i) whole.jobs.emplace_back().job.tenant = "t" + std::to_string(i);
+  EXPECT_TRUE(missing({}, "nosuch").ends_with(" and 10 more")) << missing({}, "nosuch");
+}
+
 TEST(ReportJson, SaysNullWhereNobodyLooked) {
   const UsageHistory history = two_tenants("a");
   const auto json = nlohmann::json::parse(report_json(summarize(history, user)));
