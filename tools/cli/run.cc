@@ -150,6 +150,9 @@ std::vector<std::string> command_line() {
 ExitCode run(const Invocation& invocation) {
   if (invocation.has("shim") && invocation.has("no-shim"))
     return invocation.wrong("--shim and --no-shim exclude each other");
+  // An empty name would mean the tenant `default`, as where a script's variable is not set.
+  if (invocation.value("tenant") == "")
+    return invocation.wrong("--tenant takes the name of a tenant, not ''");
   const Request request = run_request(invocation);
   const bool asks_for_nothing = request.tenant.empty() && request.settings.empty();
   if (invocation.has("scope")) {

@@ -59,6 +59,16 @@ TEST(GpushareRun, DoesNotStartWhatTheAgentRefuses) {
   EXPECT_EQ(result.err, "gpushare: gpushared: 'weight' 0; allowed: 1 to 10000\n");
 }
 
+TEST(GpushareRun, AnEmptyNameIsNoTenant) {
+  FakeAgent agent(answer_ok);
+  const ToolResult result =
+      run_tool("gpushare", {"run", "--tenant", "", "echo", "started"}, {socket_variable(agent)});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_TRUE(result.err.contains("--tenant takes the name of a tenant")) << result.err;
+  EXPECT_TRUE(agent.requests().empty());
+}
+
 TEST(GpushareRun, StartsUnmanagedOnlyWhenAsked) {
   const ToolResult refused = run_tool("gpushare", {"run", "echo", "started"});
   EXPECT_EQ(refused.exit_code, 1);
