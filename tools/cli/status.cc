@@ -19,21 +19,41 @@
 namespace gpushare {
 namespace {
 
-ExitCode show(const Invocation& invocation, StatusLines lines) {
-  auto status = StatusSource(endpoints_of(invocation)).read();
+ExitCode show_status(const Invocation& invocation) {
+  const auto status = StatusSource(endpoints_of(invocation)).read();
   if (!status) return report(status.error());
-  return print_status(*status, invocation, lines);
+  return print_status(*status, invocation, [](const Status& shown, const Screen& screen) {
+    return status_lines(shown, screen);
+  });
 }
 
 // Of a dead agent's tenants nothing binds, which its line above the table says.
-std::vector<std::string> marked_tenant_lines(const Status& status, const Screen& screen) {
+std::vector<IdleSetting> idle_settings(const Status& status) {
   std::vector<IdleSetting> idle;
   DoctorInput input;
   input.status = status;
   if (status.health.is_live())
     for (const LimitFinding& limit : check_limits(input))
       if (!limit.is_binding) idle.push_back({limit.limit, limit.why});
-  return tenant_lines(status, screen, idle);
+  return idle;
+}
+
+// What the marks of the table mean goes to standard error: standard output has the tenants alone,
+// which shells read to complete their names.
+ExitCode show_tenants(const Invocation& invocation) {
+  const auto status = StatusSource(endpoints_of(invocation)).read();
+  if (!status) return report(status.error());
+  const std::vector<IdleSetting> idle = idle_settings(*status);
+  const ExitCode code = print_status(
+      *status, invocation,
+      [&](const Status& shown, const Screen& screen) { return tenant_lines(shown, screen, idle); });
+  if (invocation.has("json")) return code;
+  std::fflush(stdout);
+  Screen screen = stdout_table_screen(invocation.has("wide"));
+  screen.has_colours = screen.has_colours && ::isatty(STDERR_FILENO) == 1;
+  for (const std::string& line : mark_lines(*status, screen, idle))
+    fmt::print(stderr, "{}\n", line);
+  return code;
 }
 
 Option wide_option() { return {"wide", 'W', "", "Cut nothing to the width of the terminal"}; }
@@ -50,8 +70,10 @@ ExitCode show_queue(const Invocation& invocation) {
   while (true) {
     auto status = source.read();
     if (!status) return report(status.error());
-    if (gpu && std::ranges::find(status->snapshot.gpus, *gpu, &GpuRecord::index) ==
-                   status->snapshot.gpus.end())
+    // A dead agent knows of no GPU any more.
+    if (gpu && status->health.is_live() &&
+        std::ranges::find(status->snapshot.gpus, *gpu, &GpuRecord::index) ==
+            status->snapshot.gpus.end())
       return invocation.wrong(
           fmt::format("there is no GPU {}; there are {}", *gpu, status->snapshot.gpus.size()));
     if (clears) fmt::print("\033[H\033[J");
@@ -74,16 +96,15 @@ Command status_command() {
           .summary = "Show the agent, the GPUs and every process on them.",
           .options = {json_option(), wide_option()},
           .examples = {"gpushare status", "gpushare status --json | jq '.processes[].share_pct'"},
-          .run = [](const Invocation& invocation) { return show(invocation, status_lines); }};
+          .run = show_status};
 }
 
 Command tenants_command() {
-  return {
-      .name = "tenants",
-      .summary = "Show the tenants, their settings and what they got.",
-      .options = {json_option(), wide_option()},
-      .examples = {"gpushare tenants"},
-      .run = [](const Invocation& invocation) { return show(invocation, marked_tenant_lines); }};
+  return {.name = "tenants",
+          .summary = "Show the tenants, their settings and what they got.",
+          .options = {json_option(), wide_option()},
+          .examples = {"gpushare tenants"},
+          .run = show_tenants};
 }
 
 Command queue_command() {

@@ -23,10 +23,14 @@ ExitCode fail(const Error& error) {
   return kExitFailure;
 }
 
-ExitCode print_once(const Endpoints& endpoints, const Invocation& invocation) {
-  const auto status = StatusSource(endpoints).read();
+ExitCode print_once(const Endpoints& endpoints, const Invocation& invocation,
+                    const RowChoice& choice) {
+  auto status = StatusSource(endpoints).read();
   if (!status) return fail(status.error());
-  return print_status(*status, invocation, status_lines);
+  if (invocation.has("json")) choose_processes(status->snapshot, choice, user_name);
+  return print_status(*status, invocation, [&](const Status& shown, const Screen& screen) {
+    return status_lines(shown, screen, choice);
+  });
 }
 
 void look(StatusSource& source, Sensors& sensors, TopModel& model, Time now) {
@@ -75,15 +79,19 @@ ExitCode watch(const Endpoints& endpoints, Nanos interval, TopModel& model) {
 
 ExitCode run(const Invocation& invocation) {
   const Endpoints endpoints = endpoints_of(invocation);
-  if (invocation.has("once") || invocation.has("json")) return print_once(endpoints, invocation);
-  const std::string path = choices_path();
-  const Result<TopChoices> kept = read_choices(path);
-  TopChoices choices = kept ? *kept : TopChoices{};
+  std::optional<Field> sort;
   if (const auto name = invocation.value("sort")) {
-    const auto sort = sort_field_named(*name);
+    sort = sort_field_named(*name);
     if (!sort)
       return invocation.wrong(
           fmt::format("--sort takes one of {}, not '{}'", sort_field_names(), *name));
+  }
+  if (invocation.has("once") || invocation.has("json"))
+    return print_once(endpoints, invocation, {.sort = sort, .filter = invocation.text("filter")});
+  const std::string path = choices_path();
+  const Result<TopChoices> kept = read_choices(path);
+  TopChoices choices = kept ? *kept : TopChoices{};
+  if (sort) {
     choices.sort = *sort;
     choices.is_reversed = false;
   }
@@ -111,7 +119,7 @@ Command program() {
                    .letter = 's',
                    .value = "COLUMN",
                    .help = "Begin with the rows in the order of this column; otherwise in that of "
-                           "the last time",
+                           "the last time, with --once by GPU",
                    .words = sort_field_names()},
                   {"filter", 'f', "TEXT", "Begin with the rows that contain this text"},
                   {.name = "interval",

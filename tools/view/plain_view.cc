@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 #include "kmod/uapi/settings.h"
 #include "shmctl/plane/status_json.h"
@@ -21,12 +20,6 @@ std::string agent_line(const Status& status, const Screen& screen) {
       "gpushared: " + health_text(agent, status.health, status.taken, status.snapshot.ending);
   return in_tone(clipped(text, screen.width), status.health.is_live() ? Tone::kPlain : Tone::kBad,
                  screen);
-}
-
-void add_head(std::vector<std::string>& lines, const Status& status, const Screen& screen) {
-  lines.push_back(agent_line(status, screen));
-  for (const std::string& warning : warning_lines(status.snapshot))
-    lines.push_back(in_tone(clipped(warning, screen.width), Tone::kWarning, screen));
 }
 
 Table gpu_table(const PlaneSnapshot& snapshot) {
@@ -194,13 +187,30 @@ std::vector<std::string> warning_lines(const PlaneSnapshot& snapshot) {
   return lines;
 }
 
-std::vector<std::string> status_lines(const Status& status, const Screen& screen) {
+void add_head(std::vector<std::string>& lines, const Status& status, const Screen& screen) {
+  lines.push_back(agent_line(status, screen));
+  if (!status.health.is_live()) {
+    const bool is_empty = status.snapshot.gpus.empty() && status.snapshot.processes.empty();
+    lines.push_back(
+        clipped(is_empty ? "this stops no program; who uses the GPUs is known when an agent runs"
+                         : "below is what it knew last; what is so now is known when an agent runs",
+                screen.width));
+  }
+  for (const std::string& warning : warning_lines(status.snapshot))
+    lines.push_back(in_tone(clipped(warning, screen.width), Tone::kWarning, screen));
+}
+
+std::vector<std::string> status_lines(const Status& status, const Screen& screen,
+                                      const RowChoice& choice) {
   std::vector<std::string> lines;
   add_head(lines, status, screen);
-  if (status.snapshot.gpus.empty())
-    lines.push_back("no GPU is known");
-  else
+  const bool is_live = status.health.is_live();
+  if (!status.snapshot.gpus.empty())
     add_table(lines, gpu_table(status.snapshot), screen);
+  else if (is_live)
+    lines.push_back("no GPU is known");
+  else if (status.snapshot.processes.empty())
+    return lines;
   lines.push_back("");
   if (const Table table = slo_table(status.snapshot); !table.is_empty()) {
     add_table(lines, table, screen);
@@ -209,11 +219,20 @@ std::vector<std::string> status_lines(const Status& status, const Screen& screen
 
   std::vector<ProcessRow> rows = process_rows(status.snapshot, user_name);
   if (rows.empty()) {
-    lines.push_back("no process uses a GPU");
+    if (is_live) lines.push_back("no process uses a GPU");
+    return lines;
+  }
+  std::erase_if(rows, [filter = lowered(choice.filter)](const ProcessRow& row) {
+    return !does_match(row, filter);
+  });
+  if (rows.empty()) {
+    lines.push_back("nothing matches the filter");
     return lines;
   }
   std::ranges::sort(
-      rows, [](const ProcessRow& a, const ProcessRow& b) { return row_before(a, b, Field::kGpu); });
+      rows, [order = choice.sort.value_or(Field::kGpu)](const ProcessRow& a, const ProcessRow& b) {
+        return row_before(a, b, order);
+      });
   const bool takes_turns = does_any_take_turns(rows);
   const auto is_shown = [&](const FieldSpec& spec) {
     return spec.field != Field::kPast &&
@@ -230,6 +249,31 @@ std::vector<std::string> status_lines(const Status& status, const Screen& screen
     table.add(std::move(cells));
   }
   add_table(lines, table, screen);
+  return lines;
+}
+
+namespace {
+
+bool does_set(const TenantRecord& tenant, std::string_view key) {
+  if (key == "weight") return tenant.weight != GPUSHARE_WEIGHT_DEFAULT;
+  if (key == "max") return tenant.quota_us != kUnknown64;
+  if (key == "priority") return tenant.priority != Priority::kNormal;
+  if (key == "memory_max") return tenant.memory_max_bytes != kUnknown64;
+  if (key == "sm_percent") return tenant.sm_percent != kUnknown32;
+  return key == "slo_us" && tenant.slo_us != 0;
+}
+
+}  // namespace
+
+std::vector<std::string> mark_lines(const Status& status, const Screen& screen,
+                                    const std::vector<IdleSetting>& idle) {
+  std::vector<std::string> lines;
+  for (const auto& [key, why] : idle)
+    if (std::ranges::any_of(status.snapshot.tenants,
+                            [&](const auto& tenant) { return does_set(tenant.record, key); }))
+      lines.push_back(
+          in_tone(clipped(fmt::format("! {} does not bind: {}", key, why), screen.width),
+                  Tone::kWarning, screen));
   return lines;
 }
 
@@ -255,48 +299,38 @@ std::vector<std::string> tenant_lines(const Status& status, const Screen& screen
                {"TURNS", 5, 9, Align::kRight, has_turns ? 42 : 4},
                {"HELD", 4, 9, Align::kRight, has_turns ? 41 : 3},
                {"FROZEN", 4, 6, Align::kLeft, 45}});
-  std::set<std::string> marked;
-  const auto cell = [&](std::string text, const char* key, bool is_set) {
-    if (!is_set || std::ranges::find(idle, key, &IdleSetting::key) == idle.end()) return text;
-    marked.insert(key);
-    return text + "!";
-  };
   for (const TenantRecord& tenant : tenants_with_below(status.snapshot)) {
-    table.add(
-        {tenant_text(tenant),
-         cell(fmt::format("{}", tenant.weight), "weight", tenant.weight != GPUSHARE_WEIGHT_DEFAULT),
-         cell(cap_text(tenant.quota_us, tenant.period_us), "max", tenant.quota_us != kUnknown64),
-         cell(std::string(priority_text(tenant.priority)), "priority",
-              tenant.priority != Priority::kNormal),
-         shares_text(tenant, status.snapshot, &TenantGpuUse::target_permille),
-         shares_text(tenant, status.snapshot, &TenantGpuUse::share_permille),
-         fmt::format("{}", tenant.process_count), bytes_text(tenant.memory_bytes),
-         tenant.memory_max_bytes == kUnknown64
-             ? "max"
-             : cell(bytes_text(tenant.memory_max_bytes), "memory_max", true),
-         tenant.sm_percent == kUnknown32
-             ? "max"
-             : cell(fmt::format("{}", tenant.sm_percent), "sm_percent", true),
-         parts_text(tenant, status.snapshot),
-         tenant.slo_us == 0 ? "-" : cell(micros_text(tenant.slo_us), "slo_us", true),
-         micros_text(tenant.throttled_ns / 1000), fmt::format("{}", tenant.turns),
-         micros_text(tenant.held_ns / 1000), tenant.frozen_by_user != 0 ? "user" : "-"});
+    const auto cell = [&](std::string text, const char* key) {
+      const bool is_idle = std::ranges::find(idle, key, &IdleSetting::key) != idle.end();
+      return is_idle && does_set(tenant, key) ? text + "!" : text;
+    };
+    table.add({tenant_text(tenant), cell(fmt::format("{}", tenant.weight), "weight"),
+               cell(cap_text(tenant.quota_us, tenant.period_us), "max"),
+               cell(std::string(priority_text(tenant.priority)), "priority"),
+               shares_text(tenant, status.snapshot, &TenantGpuUse::target_permille),
+               shares_text(tenant, status.snapshot, &TenantGpuUse::share_permille),
+               fmt::format("{}", tenant.process_count), bytes_text(tenant.memory_bytes),
+               tenant.memory_max_bytes == kUnknown64
+                   ? "max"
+                   : cell(bytes_text(tenant.memory_max_bytes), "memory_max"),
+               tenant.sm_percent == kUnknown32
+                   ? "max"
+                   : cell(fmt::format("{}", tenant.sm_percent), "sm_percent"),
+               parts_text(tenant, status.snapshot),
+               tenant.slo_us == 0 ? "-" : cell(micros_text(tenant.slo_us), "slo_us"),
+               micros_text(tenant.throttled_ns / 1000), fmt::format("{}", tenant.turns),
+               micros_text(tenant.held_ns / 1000), tenant.frozen_by_user != 0 ? "user" : "-"});
   }
-  if (table.is_empty()) {
+  if (!table.is_empty())
+    add_table(lines, table, screen);
+  else if (status.health.is_live())
     lines.push_back(status.snapshot.gpus.empty() ? "no GPU is known, so tenants are not shown"
                                                  : "no tenants are known");
-  } else {
-    add_table(lines, table, screen);
-  }
-  for (const auto& [key, why] : idle)
-    if (marked.contains(key))
-      lines.push_back(
-          in_tone(clipped(fmt::format("! {} does not bind: {}", key, why), screen.width),
-                  Tone::kWarning, screen));
   return lines;
 }
 
-ExitCode print_status(const Status& status, const Invocation& invocation, StatusLines lines) {
+ExitCode print_status(const Status& status, const Invocation& invocation,
+                      const StatusLines& lines) {
   if (invocation.has("json")) {
     fmt::print("{}\n", status_json(status.snapshot));
   } else {

@@ -3,6 +3,7 @@
 // Pure.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -13,17 +14,25 @@
 
 namespace gpushare {
 
-// The agent, a line or two per GPU, and a table of the processes.
-std::vector<std::string> status_lines(const Status& status, const Screen& screen);
+// Adds what is above the tables: whether the agent runs, what that means if it does not, and
+// warning_lines().
+void add_head(std::vector<std::string>& lines, const Status& status, const Screen& screen);
+// The agent, a line or two per GPU, and a table of the processes of `choice`; without an order in
+// it, by GPU.
+std::vector<std::string> status_lines(const Status& status, const Screen& screen,
+                                      const RowChoice& choice = {});
 // A setting that has no effect on this machine now, and why.
 struct IdleSetting {
   std::string key;
   std::string why;
 };
-// A table of the tenants. What one of them sets of `idle` is marked, and explained below it. One
-// that has others below it in the tree is shown with all that these have and use.
+// A table of the tenants. What one of them sets of `idle` is marked. One that has others below it
+// in the tree is shown with all that these have and use.
 std::vector<std::string> tenant_lines(const Status& status, const Screen& screen,
                                       const std::vector<IdleSetting>& idle = {});
+// Explains the marks of that table: a line for each setting that has one.
+std::vector<std::string> mark_lines(const Status& status, const Screen& screen,
+                                    const std::vector<IdleSetting>& idle);
 
 // The parts, for gpushare-top.
 // The share: "29.8%" or, with several GPUs, "29.8+50.1%" of those on which it is known.
@@ -36,9 +45,9 @@ std::string parts_text(const TenantRecord& tenant, const PlaneSnapshot& snapshot
 std::vector<std::string> warning_lines(const PlaneSnapshot& snapshot);
 
 // The lines of one of these tables, and the like.
-using StatusLines = std::vector<std::string> (*)(const Status&, const Screen&);
+using StatusLines = std::function<std::vector<std::string>(const Status&, const Screen&)>;
 // Prints those, or JSON, as --json and --wide of the command line ask for. What a dead agent left
 // behind is printed too, but it is no success.
-ExitCode print_status(const Status& status, const Invocation& invocation, StatusLines lines);
+ExitCode print_status(const Status& status, const Invocation& invocation, const StatusLines& lines);
 
 }  // namespace gpushare

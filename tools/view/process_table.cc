@@ -148,6 +148,33 @@ std::optional<Field> sort_field_named(std::string_view name) {
   return std::nullopt;
 }
 
+std::string job_name(uint64_t run, int32_t pid) {
+  return run != 0 ? fmt::format("run-{}", run) : fmt::format("pid-{}", pid);
+}
+
+bool does_match(const ProcessRow& row, const std::string& text) {
+  const auto has = [&](const std::string& shown) { return lowered(shown).contains(text); };
+  for (Field field : {Field::kPid, Field::kUser, Field::kTenant, Field::kCommand, Field::kState})
+    if (has(field_text(row, field, Glyphs::kAscii))) return true;
+  return has(job_name(row.record.run, row.record.pid));
+}
+
+void choose_processes(PlaneSnapshot& snapshot, const RowChoice& choice, UserNames names) {
+  const std::vector<ProcessRow> rows = process_rows(snapshot, names);
+  const std::string filter = lowered(choice.filter);
+  std::vector<size_t> places;
+  for (size_t i = 0; i < rows.size(); ++i)
+    if (does_match(rows[i], filter)) places.push_back(i);
+  if (choice.sort)
+    std::ranges::sort(
+        places, [&](size_t a, size_t b) { return row_before(rows[a], rows[b], *choice.sort); });
+  auto& processes = snapshot.processes;
+  std::remove_reference_t<decltype(processes)> chosen;
+  chosen.reserve(places.size());
+  for (const size_t place : places) chosen.push_back(processes[place]);
+  processes = std::move(chosen);
+}
+
 bool does_any_take_turns(std::span<const ProcessRow> rows) {
   return std::ranges::any_of(
       rows, [](const ProcessRow& row) { return row.record.turn != TurnState::kFree; });

@@ -63,6 +63,21 @@ std::optional<Field> sort_field_named(std::string_view name);
 // Their names: "gpu pid tenant ...".
 std::string sort_field_names();
 
+// "run-4711" of a job that `gpushare run` has started, "pid-4712" of a process by itself.
+std::string job_name(uint64_t run, int32_t pid);
+
+// Whether a row has `text`, of which letters are in lower case, in its process id, user, tenant,
+// job, command or state. Any row has an empty one.
+bool does_match(const ProcessRow& row, const std::string& text);
+
+// Which processes are wanted, and in which order.
+struct RowChoice {
+  std::optional<Field> sort{};  // by this field, in its natural order
+  std::string filter{};         // those that contain this text, whatever its case
+};
+// Leaves those in the snapshot, in that order; without one, in that of the control plane.
+void choose_processes(PlaneSnapshot& snapshot, const RowChoice& choice, UserNames names = nullptr);
+
 // Whether a process of them takes turns with others; otherwise the fields kTurn and kLeft say
 // nothing.
 bool does_any_take_turns(std::span<const ProcessRow> rows);

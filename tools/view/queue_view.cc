@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "tools/base/users.h"
+#include "tools/view/plain_view.h"
 #include "tools/view/process_table.h"
 
 namespace gpushare {
@@ -17,8 +18,14 @@ namespace {
 
 constexpr std::array<const char*, 4> kLeftBy{"unknown", "learnt", "said", "announced"};
 
+// Policies of ours that order jobs, also while none is there; one of another file shows it by them.
+constexpr std::array<std::string_view, 3> kOrders{"turns", "fifo", "srtf"};
+
+std::string policy_of(const GpuRecord& gpu) { return printable({gpu.policy, sizeof gpu.policy}); }
+
 bool takes_turns(const PlaneSnapshot& snapshot, const GpuRecord& gpu) {
-  return gpu.gaps + gpu.gaps_missed > 0 ||
+  return std::ranges::find(kOrders, policy_of(gpu)) != kOrders.end() ||
+         gpu.gaps + gpu.gaps_missed > 0 ||
          std::ranges::any_of(snapshot.processes, [&](const Numbered<ProcessRecord>& process) {
            return process.record.gpu == gpu.index && process.record.turn != TurnState::kFree;
          });
@@ -108,8 +115,7 @@ std::vector<QueuedJob> queued_jobs(const PlaneSnapshot& snapshot, std::optional<
     QueuedJob& job = jobs[process.job];
     if (job.id == 0) {
       job = {.id = process.job,
-             .name = process.run != 0 ? fmt::format("run-{}", process.run)
-                                      : fmt::format("pid-{}", process.pid),
+             .name = job_name(process.run, process.pid),
              .tenant = row.tenant,
              .command = field_text(row, Field::kCommand, Glyphs::kAscii),
              .record = process};
@@ -137,25 +143,42 @@ std::vector<std::string> queue_lines(const Status& status, const Screen& screen,
                                      std::optional<uint32_t> gpu) {
   const PlaneSnapshot& snapshot = status.snapshot;
   std::vector<std::string> lines;
+  const auto now = static_cast<uint64_t>(status.taken.time_since_epoch().count());
+  const auto with_waiting = [&] {
+    add_waiting(lines, waiting_for(snapshot, gpu), now, screen);
+    return lines;
+  };
+  // What a dead agent left does not say who takes turns now.
+  if (!status.health.is_live()) {
+    add_head(lines, status, screen);
+    if (const std::vector<QueuedJob> last = queued_jobs(snapshot, gpu); !last.empty())
+      add_table(lines, job_table(last, now), screen);
+    return with_waiting();
+  }
   for (const GpuRecord& each : snapshot.gpus) {
     if ((gpu && each.index != *gpu) || !takes_turns(snapshot, each)) continue;
-    std::string line =
-        fmt::format("GPU {}: policy {}", each.index, printable({each.policy, sizeof each.policy}));
+    std::string line = fmt::format("GPU {}: policy {}", each.index, policy_of(each));
     if (each.gaps > 0)
       line += fmt::format(", {} hand-overs measured, gap p50 {}, p99 {}", each.gaps,
                           micros_text(each.gap_p50_us), micros_text(each.gap_p99_us));
     lines.push_back(clipped(line, screen.width));
   }
+  if (gpu && lines.empty()) {
+    const auto asked = std::ranges::find(snapshot.gpus, *gpu, &GpuRecord::index);
+    if (asked != snapshot.gpus.end())
+      lines.push_back(
+          clipped(fmt::format("GPU {} takes no turns (its policy is {})", *gpu, policy_of(*asked)),
+                  screen.width));
+    return with_waiting();
+  }
   const std::vector<QueuedJob> jobs = queued_jobs(snapshot, gpu);
-  const auto now = static_cast<uint64_t>(status.taken.time_since_epoch().count());
   if (!jobs.empty())
     add_table(lines, job_table(jobs, now), screen);
   else
     lines.push_back(lines.empty() ? "no GPU takes turns (policy = \"turns\", \"fifo\" or \"srtf\" "
                                     "in the configuration)"
                                   : "no job is on a GPU that takes turns");
-  add_waiting(lines, waiting_for(snapshot, gpu), now, screen);
-  return lines;
+  return with_waiting();
 }
 
 std::string queue_json(const PlaneSnapshot& snapshot, std::optional<uint32_t> gpu) {
@@ -167,7 +190,7 @@ std::string queue_json(const PlaneSnapshot& snapshot, std::optional<uint32_t> gp
   for (const GpuRecord& each : snapshot.gpus) {
     if (gpu && each.index != *gpu) continue;
     gpus.push_back({{"gpu", each.index},
-                    {"policy", printable({each.policy, sizeof each.policy})},
+                    {"policy", policy_of(each)},
                     {"takes_turns", takes_turns(snapshot, each)},
                     {"gaps", each.gaps},
                     {"gaps_missed", each.gaps_missed},

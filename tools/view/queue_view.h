@@ -27,7 +27,8 @@ struct QueuedJob {
 std::vector<QueuedJob> queued_jobs(const PlaneSnapshot& snapshot,
                                    std::optional<uint32_t> gpu = std::nullopt);
 
-// A line for each GPU that takes turns, then a table of the jobs.
+// A line for each GPU that takes turns, then a table of the jobs. Of a dead agent that it is dead,
+// and what it left.
 std::vector<std::string> queue_lines(const Status& status, const Screen& screen,
                                      std::optional<uint32_t> gpu = std::nullopt);
 // One JSON object: {"gpus":[...],"jobs":[...]}.

@@ -5,6 +5,7 @@
 
 #include "tests/tools/support/run_tool.h"
 #include "tests/tools/support/temp_dir.h"
+#include "tests/tools/support/temp_plane.h"
 #include "tools/cli/commands.h"
 
 namespace gpushare {
@@ -83,6 +84,24 @@ std::string bash_offers(const std::string& line) {
                "bash", dir.at("script"), line});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   return result.out;
+}
+
+// All shells read them from what `gpushare tenants` prints, by the same words.
+TEST(Completion, TenantsAreOfferedWithoutWhatIsSaidOfThem) {
+  if (!has_program("bash")) GTEST_SKIP() << "bash is missing";
+  const TempPlane plane({}, false, [](PlaneSnapshot& snapshot) {
+    snapshot.tenants[0].record.memory_max_bytes = uint64_t{1} << 30;  // it has no module
+  });
+  const ToolResult tenants = run_tool("gpushare", {"tenants"}, {plane.variable()});
+  EXPECT_TRUE(tenants.err.contains("! memory_max does not bind: ")) << tenants.err;
+  TempDir dir;
+  dir.write("script", completion_script(gpushare_program(), "bash"));
+  const auto programs =
+      std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path().string();
+  const ToolResult offers = run_tool(
+      "bash", {"-c", "source \"$1\"; export \"$3\"; PATH=\"$2:$PATH\" _gpushare_tenants | sort",
+               "bash", dir.at("script"), programs, plane.variable()});
+  EXPECT_EQ(offers.out, "batch\ncapped\ndefault\nresearch\n") << offers.err;
 }
 
 TEST(Completion, BashOffersWhatFits) {

@@ -83,6 +83,18 @@ TEST(GpushareStatus, WhatADeadAgentLeftIsShownAsSuch) {
   EXPECT_NE(result.out.find("last seen 3"), std::string::npos) << result.out;
 }
 
+// A GPU of which a dead agent says nothing is not refused.
+TEST(GpushareQueue, WhenTheAgentIsGoneItSaysSo) {
+  const TempPlane plane(std::chrono::seconds(30));
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"queue"}, {"queue", "--gpu", "1"}}) {
+    const ToolResult result = run_tool("gpushare", words, {plane.variable()});
+    EXPECT_EQ(result.exit_code, 1) << result.err;
+    EXPECT_TRUE(result.out.contains("last seen 3")) << result.out;
+    EXPECT_FALSE(result.out.contains("no GPU takes turns")) << result.out;
+  }
+}
+
 TEST(GpushareStatus, JsonIsTheWholeState) {
   const TempPlane plane;
   for (const char* program : {"gpushare", "gpushare-top"}) {
@@ -122,6 +134,30 @@ TEST(GpushareTop, OncePrintsTheTable) {
   const ToolResult result = run_tool("gpushare-top", {"--once"}, {plane.variable()});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_NE(result.out.find("research"), std::string::npos);
+}
+
+TEST(GpushareTop, OnceAndJsonHaveTheRowsAskedForInTheOrderAskedFor) {
+  const TempPlane plane;
+  const auto top = [&](std::vector<std::string> words) {
+    return run_tool("gpushare-top", words, {plane.variable()});
+  };
+  const ToolResult once = top({"--once", "--sort", "mem", "--filter", "RESEARCH"});
+  EXPECT_TRUE(once.out.contains("research")) << once.err;
+  EXPECT_FALSE(once.out.contains("batch")) << once.out;
+  const auto all = parse_status_json(top({"--json", "--sort", "mem"}).out);
+  ASSERT_TRUE(all);
+  ASSERT_EQ(all->processes.size(), 7u);
+  EXPECT_EQ(all->processes.front().record.pid, 4006);
+  const auto one = parse_status_json(top({"--json", "--filter", "pid-4003"}).out);
+  ASSERT_TRUE(one);
+  ASSERT_EQ(one->processes.size(), 1u);
+  EXPECT_EQ(one->processes.front().record.pid, 4003);
+  for (const char* way : {"--once", "--json"}) {
+    const ToolResult wrong = top({way, "--sort", "nosuch"});
+    EXPECT_EQ(wrong.exit_code, 2) << way;
+    EXPECT_EQ(wrong.out, "");
+    EXPECT_TRUE(wrong.err.contains("--sort takes one of gpu pid")) << wrong.err;
+  }
 }
 
 TEST(GpushareTop, WithoutATerminalItSaysWhatToUse) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,9 @@ inline std::vector<std::string> answer_ok(const std::string&) { return {R"({"ok"
 // This control plane was written just now.
 class TempPlane {
  public:
-  explicit TempPlane(Nanos age = {}, bool has_jobs = false)
+  // `change` is made to the state before it is written.
+  explicit TempPlane(Nanos age = {}, bool has_jobs = false,
+                     const std::function<void(PlaneSnapshot&)>& change = nullptr)
       : name_("/gpushare-tools-test-" + std::to_string(::getpid())) {
     auto plane = ControlPlane::create(name_);
     if (!plane) {
@@ -32,6 +35,7 @@ class TempPlane {
     // However late a tool reads it on a busy machine, its agent lives.
     constexpr Nanos kLong = std::chrono::hours(1);
     if (age == Nanos{}) snapshot.agent.published_ns += static_cast<uint64_t>(kLong.count());
+    if (change) change(snapshot);
     write_plane(plane->region(), snapshot);
   }
   ~TempPlane() { EXPECT_TRUE(ControlPlane::remove(name_)); }

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/tools/support/fake_plane.h"
 
 namespace gpushare {
@@ -32,9 +34,11 @@ TEST(TenantLines, WhatHasNoEffectIsMarkedAndExplained) {
   const std::string marked =
       text_of(tenant_lines(status, screen, {{"memory_max", "no module"}, {"slo_us", "no policy"}}));
   EXPECT_TRUE(marked.contains(" 100M! ")) << marked;
-  EXPECT_TRUE(marked.contains("\n! memory_max does not bind: no module\n"));
   EXPECT_FALSE(marked.contains("50!")) << "it binds";
-  EXPECT_FALSE(marked.contains("no policy")) << "nobody sets it";
+  EXPECT_FALSE(marked.contains("\n!")) << "each line is a tenant's";
+  EXPECT_EQ(text_of(mark_lines(status, screen, {{"memory_max", "no module"}, {"slo_us", "none"}})),
+            "! memory_max does not bind: no module\n")
+      << "nobody sets the other one";
 }
 
 TEST(TenantLines, OneAboveOthersIsShownWithWhatTheyHave) {
@@ -87,6 +91,37 @@ TEST(StatusLines, AGpuSaysItsPolicyAndTheGapsOfItsTurns) {
   const std::string text = text_of(status_lines(status, screen));
   EXPECT_TRUE(text.contains(" srtf ")) << text;
   EXPECT_TRUE(text.contains("150us/730us")) << text;
+}
+
+TEST(StatusLines, TheChosenProcessesAreShownInTheOrderAskedFor) {
+  Status status = status_with_limits();
+  status.snapshot = fake_snapshot({.gpus = 2, .processes = 7}, Time{});
+  const auto shown = [&](const RowChoice& choice) {
+    const std::string text = text_of(status_lines(status, {.width = 200}, choice));
+    std::vector<size_t> places;
+    for (int pid = 4000; pid < 4007; ++pid) places.push_back(text.find(std::to_string(pid)));
+    return places;
+  };
+  EXPECT_LT(shown({})[2], shown({})[1]) << "by GPU";
+  EXPECT_TRUE(std::ranges::is_sorted(shown({.sort = Field::kPid})));
+  EXPECT_LT(shown({.sort = Field::kMemory})[6], shown({.sort = Field::kMemory})[0]);
+  const auto filtered = shown({.filter = "PID-4003"});
+  EXPECT_NE(filtered[3], std::string::npos);
+  EXPECT_EQ(std::ranges::count(filtered, std::string::npos), 6);
+  EXPECT_TRUE(text_of(status_lines(status, {.width = 200}, {.filter = "nobody"}))
+                  .contains("nothing matches the filter"));
+}
+
+TEST(StatusLines, OfADeadAgentNobodySaysThatNothingRuns) {
+  Status status;
+  status.health = {AgentHealth::State::kGone, std::chrono::seconds(5)};
+  for (const std::string& text :
+       {text_of(status_lines(status, {})), text_of(tenant_lines(status, {}))}) {
+    EXPECT_TRUE(text.starts_with("gpushared: gone; last seen 5 s ago")) << text;
+    EXPECT_TRUE(text.contains("this stops no program")) << text;
+    for (const char* claim : {"no GPU is known", "no process", "no tenants"})
+      EXPECT_FALSE(text.contains(claim)) << text;
+  }
 }
 
 TEST(TenantLines, WithoutAGpuNobodySaysThatThereAreNoTenants) {

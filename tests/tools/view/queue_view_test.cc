@@ -19,6 +19,7 @@ class QueueView : public ::testing::Test {
   QueueView() {
     status_.snapshot = fake_snapshot({.gpus = 2, .processes = 0}, Time{});
     status_.snapshot.processes.clear();
+    status_.health.state = AgentHealth::State::kLive;
   }
   // One process of a job, on one GPU.
   ProcessRecord& add(uint64_t job, uint32_t gpu, TurnState turn, uint32_t place) {
@@ -154,6 +155,26 @@ TEST_F(QueueView, WhyIsTheFirstWordOfAnyOfItsProcesses) {
 TEST_F(QueueView, WithoutTurnsItSaysWhatWouldTakeThem) {
   ASSERT_EQ(queue_lines(status_, {.width = 160}).size(), 1U);
   EXPECT_TRUE(has(queue_lines(status_, {.width = 160})[0], "no GPU takes turns"));
+}
+
+TEST_F(QueueView, AskedForAGpuWithoutTurnsItSpeaksOfThatOne) {
+  auto& gpus = status_.snapshot.gpus;
+  std::string("fifo").copy(gpus[0].policy, sizeof gpus[0].policy);
+  std::string("fair").copy(gpus[1].policy, sizeof gpus[1].policy);
+  using Lines = std::vector<std::string>;
+  EXPECT_EQ(queue_lines(status_, {.width = 160}, 0),
+            (Lines{"GPU 0: policy fifo", "no job is on a GPU that takes turns"}))
+      << "its policy orders jobs, also while there is none";
+  EXPECT_EQ(queue_lines(status_, {.width = 160}, 1),
+            (Lines{"GPU 1 takes no turns (its policy is fair)"}));
+}
+
+TEST_F(QueueView, OfADeadAgentItSaysThatItIsDead) {
+  status_.snapshot.gpus.clear();
+  status_.health = {AgentHealth::State::kGone, std::chrono::seconds(5)};
+  const auto lines = queue_lines(status_, {.width = 160});
+  EXPECT_TRUE(lines[0].starts_with("gpushared: gone; last seen 5 s ago")) << lines[0];
+  for (const std::string& line : lines) EXPECT_FALSE(has(line, "takes turns")) << line;
 }
 
 }  // namespace

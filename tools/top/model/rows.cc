@@ -17,13 +17,6 @@ namespace {
 // to second.
 constexpr uint32_t kStillPermille = 20;
 
-bool matches(const ProcessRow& row, const std::string& filter) {
-  for (Field field : {Field::kPid, Field::kUser, Field::kTenant, Field::kCommand, Field::kState})
-    if (lowered(field_text(row, field, Glyphs::kAscii)).find(filter) != std::string::npos)
-      return true;
-  return lowered(job_name(job_of(row.record))).find(filter) != std::string::npos;
-}
-
 // Adds the processes of a tenant, below their jobs if there are lines for these.
 void add_members(std::vector<TopLine>& lines, const TopLine& head, Grouping grouping,
                  const std::set<LineKey>& folded) {
@@ -71,9 +64,7 @@ JobKey job_of(const ProcessRecord& process) {
   return process.run != 0 ? JobKey{.run = process.run} : JobKey{.pid = process.pid};
 }
 
-std::string job_name(const JobKey& job) {
-  return job.run != 0 ? fmt::format("run-{}", job.run) : fmt::format("pid-{}", job.pid);
-}
+std::string job_name(const JobKey& job) { return job_name(job.run, job.pid); }
 
 std::string sharing_text(const TenantRecord& tenant) {
   std::string text = fmt::format("weight {}", tenant.weight);
@@ -137,7 +128,7 @@ std::vector<TopLine> list_lines(const std::vector<ProcessRow>& rows, const Plane
   std::vector<TopLine> lines;
   std::map<uint32_t, std::vector<const ProcessRow*>> members;  // by tenant's slot
   for (const ProcessRow& row : rows) {
-    if (!filter.empty() && !matches(row, filter)) continue;
+    if (!filter.empty() && !does_match(row, filter)) continue;
     const TenantRecord* const tenant = tenant_of(row.record.tenant);
     if (grouping != Grouping::kNone && tenant != nullptr)
       members[row.record.tenant].push_back(&row);
