@@ -3,12 +3,22 @@
 // Each prints and returns the exit code.
 #pragma once
 
+#include <optional>
+#include <span>
+#include <string>
+
 #include "shmctl/program/command_line.h"
 
 namespace gpushare {
 
 // The whole command line; the completions and the tests read it too.
 const Command& gpushare_program();
+
+// What is wrong with the words behind the program's name, where the parser's own guess would lead
+// astray: an option of a command stands before it, or a command has the name of what systemd does.
+// nullopt: the parser may have them.
+std::optional<std::string> misplaced_words(const Command& program,
+                                           std::span<const char* const> words);
 
 Command run_command();  // it returns only on failure
 

@@ -79,6 +79,9 @@ ExitCode set(const Invocation& invocation) {
 // What runs in it goes on elsewhere, perhaps without its limits: that is said.
 ExitCode remove(const Invocation& invocation) {
   const std::string& tenant = invocation.arguments[0];
+  if (tenant == "default")
+    return invocation.wrong(
+        "the tenant 'default' cannot be removed: whom no rule places belongs to it");
   const uint32_t running = processes_on_gpus(endpoints_of(invocation), tenant);
   const ExitCode code = tell(invocation, {.op = "remove", .tenant = tenant});
   if (code == kExitOk && running > 0)

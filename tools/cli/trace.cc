@@ -29,18 +29,19 @@ Result<std::string> contents_of(const std::string& path) {
   return std::move(text).str();
 }
 
-// The recording, with what --merge names if it is given.
-Result<std::string> merged(const Invocation& invocation, const std::string& recording) {
+// The recording, which `name` is for a person, with what --merge names if it is given.
+Result<std::string> merged(const Invocation& invocation, const std::string& recording,
+                           const std::string& name) {
   const auto other = invocation.value("merge");
   if (!other) return recording;
   const auto text = contents_of(*other);
   if (!text) return std::unexpected(text.error());
-  return merge_traces(recording, *text);
+  return merge_traces(recording, *text, {.recording = name, .other = *other});
 }
 
 // What was recorded is written in any case: it cannot be had again.
 ExitCode write_new(const Invocation& invocation, WholeFile& file, const std::string& recording) {
-  const auto whole = merged(invocation, recording);
+  const auto whole = merged(invocation, recording, "the recording");
   if (const auto written = file.write(whole.value_or(recording)); !written)
     return report(written.error());
   if (whole) return kExitOk;
@@ -59,7 +60,7 @@ ExitCode merge_earlier(const Invocation& invocation, const std::string& from) {
   if (!recording) return report(recording.error());
   auto file = WholeFile::open(invocation.text("output"));
   if (!file) return report(file.error());
-  const auto whole = merged(invocation, *recording);
+  const auto whole = merged(invocation, *recording, from);
   if (!whole) return report(whole.error());
   const auto written = file->write(*whole);
   return written ? kExitOk : report(written.error());

@@ -59,14 +59,17 @@ std::string cdi_spec(const std::vector<std::string>& tenants, const CdiOptions& 
   return spec.dump(2) + "\n";
 }
 
-Result<pid_t> container_pid(std::string_view state) try {
-  const Json json = Json::parse(state);
+Result<pid_t> container_pid(std::string_view state) {
+  constexpr const char* kRead = "read the container's state";
+  const Json json = Json::parse(state, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("pid") || !json["pid"].is_number_integer())
+    return make_error(std::errc::invalid_argument, kRead,
+                      "standard input has none: a runtime writes it there, as a JSON object with a "
+                      "process in \"pid\"");
   const auto pid = json.at("pid").get<int64_t>();
   if (pid > 1 && pid <= std::numeric_limits<pid_t>::max()) return static_cast<pid_t>(pid);
-  return make_error(std::errc::invalid_argument, "read the container's state",
+  return make_error(std::errc::invalid_argument, kRead,
                     "it names no process; the hook is for createRuntime");
-} catch (const Json::exception& error) {
-  return make_error(std::errc::invalid_argument, "read the container's state", error.what());
 }
 
 }  // namespace gpushare

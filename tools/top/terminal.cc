@@ -67,20 +67,19 @@ Result<TopView> TopView::open() {
   constexpr const char* kStep = "open the terminal";
   std::setlocale(LC_ALL, "");
   if (::isatty(STDIN_FILENO) == 0 || ::isatty(STDOUT_FILENO) == 0)
-    return make_error(std::errc::inappropriate_io_control_operation, kStep,
-                      "this is none; use --once or --json");
+    return std::unexpected(Error{{}, kStep, "this is none; use --once or --json"});
   const char* const term = std::getenv("TERM");
   const std::string name = term == nullptr ? "" : term;
-  if (name.empty())
-    return make_error(std::errc::not_supported, kStep, "TERM is not set; use --once");
+  if (name.empty()) return std::unexpected(Error{{}, kStep, "TERM is not set; use --once"});
   if (::newterm(nullptr, stdout, stdin) == nullptr)
-    return make_error(std::errc::not_supported, kStep,
-                      "this machine has no description of TERM '" + name +
-                          "' (on Debian in ncurses-base and ncurses-term); use --once");
+    return std::unexpected(Error{{},
+                                 kStep,
+                                 "this machine has no description of TERM '" + name +
+                                     "' (on Debian in ncurses-base and ncurses-term); use --once"});
   TopView view;
   if (::tigetstr("cup") == nullptr)
-    return make_error(std::errc::not_supported, kStep,
-                      "the cursor of TERM '" + name + "' cannot be moved; use --once");
+    return std::unexpected(
+        Error{{}, kStep, "the cursor of TERM '" + name + "' cannot be moved; use --once"});
   view.glyphs_ =
       std::string_view(::nl_langinfo(CODESET)) == "UTF-8" ? Glyphs::kUnicode : Glyphs::kAscii;
   ::cbreak();

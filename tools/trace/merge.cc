@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/trace/merge.h"
 
-#include <algorithm>
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -36,31 +37,53 @@ void move_event(Json& event, double microseconds) {
   event["pid"] = event.at("pid").get<int64_t>() + kOurGpus;
 }
 
+// A trace as an object with a list of events. What is wrong names it.
+Result<Json> parse_trace(std::string_view text, const std::string& name) {
+  Json trace = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (trace.is_array()) trace = Json{{"traceEvents", std::move(trace)}};  // the bare form
+  const char* why = nullptr;
+  if (trace.is_discarded())
+    why = "it is no JSON, or was cut off";
+  else if (!trace.is_object() || !trace.contains("traceEvents") || !trace["traceEvents"].is_array())
+    why = "it has no list \"traceEvents\"";
+  if (why == nullptr) return trace;
+  return make_error(std::errc::invalid_argument, kStep,
+                    fmt::format("{} is no Chrome trace: {}", name, why));
+}
+
 }  // namespace
 
-Result<std::string> merge_traces(std::string_view recording, std::string_view other) try {
-  Json ours = Json::parse(recording);
-  if (!ours.is_object() || ours.value("/otherData/producer"_json_pointer, "") != "gpushare")
+Result<std::string> merge_traces(std::string_view recording, std::string_view other,
+                                 const TraceNames& names) {
+  auto ours = parse_trace(recording, names.recording);
+  if (!ours) return std::unexpected(ours.error());
+  auto result = parse_trace(other, names.other);
+  if (!result) return std::unexpected(result.error());
+  const std::string* reading = &names.recording;
+  try {
+    if (ours->value("/otherData/producer"_json_pointer, "") != "gpushare")
+      return make_error(std::errc::invalid_argument, kStep,
+                        names.recording + " is no recording of 'gpushare trace'");
+    reading = &names.other;
+    const auto base = base_of(*result);
+    if (!base)
+      return make_error(std::errc::invalid_argument, kStep,
+                        names.other +
+                            " does not say when it was: it has no baseTimeNanoseconds, and its "
+                            "times are not those of the epoch");
+    reading = &names.recording;
+    const double later = static_cast<double>(ours->at(kBase).get<int64_t>() - *base) / 1000;
+    Json& events = result->at("traceEvents");
+    for (Json& event : ours->at("traceEvents")) {
+      move_event(event, later);
+      events.push_back(std::move(event));
+    }
+    (*result)["gpushare"] = std::move((*ours)["otherData"]);
+    return result->dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  } catch (const Json::exception&) {
     return make_error(std::errc::invalid_argument, kStep,
-                      "the recording is not one of 'gpushare trace'");
-  Json result = Json::parse(other);
-  if (result.is_array()) result = Json{{"traceEvents", std::move(result)}};  // the bare form
-  const auto base = base_of(result);
-  if (!base)
-    return make_error(std::errc::invalid_argument, kStep,
-                      "the other trace does not say when it was: it has no baseTimeNanoseconds, "
-                      "and its times are not those of the epoch");
-  const double later = static_cast<double>(ours.at(kBase).get<int64_t>() - *base) / 1000;
-  Json& events = result.at("traceEvents");
-  for (Json& event : ours.at("traceEvents")) {
-    move_event(event, later);
-    events.push_back(std::move(event));
+                      *reading + " is no Chrome trace: its events are not as in one");
   }
-  result["gpushare"] = std::move(ours["otherData"]);
-  return result.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-} catch (const Json::exception& error) {
-  return make_error(std::errc::invalid_argument, kStep,
-                    std::string("this is no Chrome trace: ") + error.what());
 }
 
 }  // namespace gpushare

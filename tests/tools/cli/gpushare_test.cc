@@ -31,6 +31,42 @@ TEST(Gpushare, UsageErrorsAreTwoAndGoToStderr) {
   EXPECT_NE(result.err.find("did you mean 'status'?"), std::string::npos);
 }
 
+TEST(Gpushare, AnOptionOfACommandComesAfterIt) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"--json", "status"}, {"--region", "/x", "--json", "status"}}) {
+    const ToolResult result = run_tool("gpushare", words);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_TRUE(result.err.contains("comes after it: gpushare status --json\n")) << result.err;
+    EXPECT_FALSE(result.err.contains("did you mean")) << result.err;
+  }
+  EXPECT_TRUE(run_tool("gpushare", {"-t", "a", "run", "true"}).err.contains("gpushare run -t"));
+  const auto wrong = [](std::vector<const char*> words) {
+    return misplaced_words(gpushare_program(), words);
+  };
+  for (const std::vector<const char*>& words : {std::vector<const char*>{},
+                                                {"status", "--json"},
+                                                {"--region=/x", "status", "--json"},
+                                                {"--help"},
+                                                {"-V"},
+                                                {"--jsno", "status"},
+                                                {"--print-completion", "bash"},
+                                                {"run", "--", "reload"},
+                                                {"--socket", "reload", "status"},
+                                                {"--weight", "status"}})
+    EXPECT_EQ(wrong(words), std::nullopt);
+  EXPECT_TRUE(wrong({"--json"})) << "it is not for gpushare itself";
+}
+
+TEST(Gpushare, WhoWantsToReloadIsNotLedToPreload) {
+  for (const char* word : {"reload", "relaod"}) {
+    const ToolResult result = run_tool("gpushare", {word});
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_TRUE(result.err.contains("systemctl reload gpushared")) << result.err;
+    EXPECT_FALSE(result.err.contains("preload")) << result.err;
+  }
+  EXPECT_TRUE(run_tool("gpushare", {"prelaod"}).err.contains("did you mean 'preload'?"));
+}
+
 TEST(Gpushare, WithoutAnAgentItSaysHowToStartOne) {
   for (const std::vector<std::string>& words :
        {std::vector<std::string>{"status"}, {"set", "a", "weight=1"}, {"run", "--", "true"}}) {
@@ -66,6 +102,14 @@ TEST(Gpushare, ControlCommandsAskTheAgentAndAreSilent) {
     EXPECT_EQ(result.out + result.err, "");
     EXPECT_EQ(agent.requests(), std::vector<std::string>{row.request});
   }
+}
+
+TEST(Gpushare, TheDefaultTenantIsNotRemoved) {
+  FakeAgent agent(answer_ok);
+  const ToolResult result = run_tool("gpushare", {"remove", "default"}, {socket_variable(agent)});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_TRUE(result.err.contains("the tenant 'default' cannot be removed")) << result.err;
+  EXPECT_TRUE(agent.requests().empty());
 }
 
 TEST(Gpushare, SaysThatAFrozenProcessIsOnNoGpuYet) {

@@ -164,6 +164,7 @@ TEST(GpushareTop, WithoutATerminalItSaysWhatToUse) {
   const ToolResult result = run_tool("gpushare-top", {});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.err.find("--once"), std::string::npos);
+  EXPECT_TRUE(result.err.ends_with("use --once or --json\n")) << result.err;
   EXPECT_EQ(run_tool("gpushare-top", {"-i", "0"}).exit_code, 2);
 }
 

@@ -114,8 +114,15 @@ TEST(GpushareTrace, GoesToStandardOutputAndIntoAnothersTrace) {
       run_tool("gpushare", {"trace", "--from", dir.at("torch.json"), "--merge", dir.at("ours.json"),
                             "-o", dir.at("both.json")});
   EXPECT_EQ(swapped.exit_code, 2) << swapped.err;
-  EXPECT_TRUE(swapped.err.contains("gpushare trace")) << swapped.err;
+  EXPECT_TRUE(swapped.err.contains(dir.at("torch.json") + " is no recording of 'gpushare trace'"))
+      << swapped.err;
   EXPECT_FALSE(std::filesystem::exists(dir.at("both.json")));
+  dir.write("cut.json", R"({"traceEvents":[)");
+  const ToolResult cut = run_tool("gpushare", {"trace", "--from", dir.at("ours.json"), "--merge",
+                                               dir.at("cut.json"), "-o", "-"});
+  EXPECT_EQ(cut.exit_code, 2);
+  EXPECT_TRUE(cut.err.contains(dir.at("cut.json") + " is no Chrome trace: it is no JSON"))
+      << cut.err;
 
   // What was recorded is kept when the other trace cannot be read.
   const ToolResult alone = run_tool(

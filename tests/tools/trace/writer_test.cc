@@ -259,10 +259,13 @@ TEST(MergeTraces, PutsOursIntoTheTimeOfTheOther) {
       << "times of the epoch, in the bare form";
   for (const char* wrong :
        {"", "nonsense", "{}", R"({"traceEvents":[]})",
-        R"({"traceEvents":[{"ph":"X","name":"a","pid":1,"ts":5}]})", R"({"traceEvents":[5]})"}) {
-    const auto merged = merge_traces(ours, wrong);
+        R"({"traceEvents":[{"ph":"X","name":"a","pid":1,"ts":5}]})", R"({"traceEvents":[5]})",
+        R"({"traceEvents":{}})", R"({"traceEvents":[{"ph":5,"ts":5}]})"}) {
+    const auto merged = merge_traces(ours, wrong, {.other = "b.json"});
     ASSERT_FALSE(merged) << wrong;
     EXPECT_EQ(merged.error().code, std::errc::invalid_argument);
+    EXPECT_TRUE(merged.error().detail.starts_with("b.json ")) << merged.error().detail;
+    EXPECT_FALSE(merged.error().detail.contains("json.exception")) << merged.error().detail;
   }
 }
 
