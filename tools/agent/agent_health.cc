@@ -87,12 +87,11 @@ std::string health_text(const AgentRecord& agent, const AgentHealth& health, Tim
   }
   // Without a GPU there is no policy.
   const std::string policy = printable(agent.policy);
-  std::string text =
-      fmt::format("running, pid {}, {}tick {}, up {}", agent.agent_pid,
-                  policy.empty() ? "" : "policy " + policy + ", ", micros_text(agent.tick_us),
-                  duration_text(since(agent.started_ns, now)));
+  std::string text = fmt::format(
+      "running{}, pid {}, {}tick {}, up {}", agent.is_simulated != 0 ? ", simulated GPU" : "",
+      agent.agent_pid, policy.empty() ? "" : "policy " + policy + ", ", micros_text(agent.tick_us),
+      duration_text(since(agent.started_ns, now)));
   if (agent.restarts > 0) text += fmt::format(", restarted {}x", agent.restarts);
-  if (agent.is_simulated != 0) text += ", simulated GPU";
   return text;
 }
 

@@ -63,15 +63,22 @@ ExitCode report_refusal(const Endpoints& endpoints, const Request& request, cons
   return code;
 }
 
-void warn_of_no_effect(const Endpoints& endpoints, std::string_view tenant,
-                       const SettingTexts& settings, bool has_shim) {
-  if (settings.empty()) return;
+std::vector<std::string> no_effect_warnings(const Endpoints& endpoints, std::string_view tenant,
+                                            const SettingTexts& settings, bool has_shim) {
+  if (settings.empty()) return {};
   auto status = live_status(endpoints);
-  if (!status) return;
+  if (!status) return {};
   DoctorInput input;
   input.status = std::move(*status);
-  for (const std::string& line : without_effect(settings, check_limits(input), has_shim, tenant))
-    fmt::print(stderr, "gpushare: warning: {}\n", line);
+  std::vector<std::string> lines = without_effect(settings, check_limits(input), has_shim, tenant);
+  for (std::string& line : lines) line.insert(0, "warning: ");
+  return lines;
+}
+
+void warn_of_no_effect(const Endpoints& endpoints, std::string_view tenant,
+                       const SettingTexts& settings, bool has_shim) {
+  for (const std::string& line : no_effect_warnings(endpoints, tenant, settings, has_shim))
+    fmt::print(stderr, "gpushare: {}\n", line);
 }
 
 uint32_t processes_on_gpus(const Endpoints& endpoints, const std::string& tenant) {

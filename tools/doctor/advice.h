@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What commands that change tenants say beside what was asked of them: that a setting has no effect
+// What programs that change tenants say beside what was asked of them: that a setting has no effect
 // here, and which tenant was perhaps meant. They look at the control plane and the machine's files,
 // and ask nobody; where the agent is not live they say nothing.
 #pragma once
@@ -16,8 +16,12 @@ namespace gpushare {
 
 using SettingTexts = std::vector<std::pair<std::string, std::string>>;
 
-// Prints a warning to standard error for each of the tenant's `settings` that does not bind
-// (doctor/limits.h).
+// What to say of each of the tenant's `settings` that does not bind (doctor/limits.h), such as
+// "warning: memory_max=1G does not bind: gpushare.ko is not loaded". `has_shim`: of the programs
+// that are meant, which one of the settings needs.
+std::vector<std::string> no_effect_warnings(const Endpoints& endpoints, std::string_view tenant,
+                                            const SettingTexts& settings, bool has_shim);
+// Prints these to standard error.
 void warn_of_no_effect(const Endpoints& endpoints, std::string_view tenant,
                        const SettingTexts& settings, bool has_shim);
 

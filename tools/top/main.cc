@@ -2,10 +2,14 @@
 // gpushare-top: looks at the control plane at an interval, shows it, and passes keys on.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "tools/agent/client.h"
 #include "tools/base/endpoints.h"
 #include "tools/base/report.h"
 #include "tools/base/users.h"
+#include "tools/doctor/advice.h"
 #include "tools/top/draw/frame.h"
 #include "tools/top/kept.h"
 #include "tools/top/looks.h"
@@ -51,6 +55,16 @@ Result<> perform(const Endpoints& endpoints, const Deed& deed) {
   return {};
 }
 
+// Of settings that were made and have no effect here. Whether programs have the shim is not known.
+using Warnings = std::vector<std::string>;
+Warnings warnings_of(const Endpoints& endpoints, const Deed& deed) {
+  Warnings warnings;
+  for (const Request& request : deed.requests)
+    std::ranges::move(no_effect_warnings(endpoints, request.tenant, request.settings, true),
+                      std::back_inserter(warnings));
+  return warnings;
+}
+
 ExitCode watch(const Endpoints& endpoints, Nanos interval, TopModel& model) {
   auto view = TopView::open();
   if (!view) return fail(view.error());
@@ -72,7 +86,8 @@ ExitCode watch(const Endpoints& endpoints, Nanos interval, TopModel& model) {
                                         : model.press(*key, rows_visible(model, screen));
     if (effect.quits) return kExitOk;
     if (effect.deed.is_empty()) continue;
-    model.report_done(perform(endpoints, effect.deed));
+    const Result<> done = perform(endpoints, effect.deed);
+    model.report_done(done, done ? warnings_of(endpoints, effect.deed) : Warnings{});
     looks.changed(clock.now());
   }
 }

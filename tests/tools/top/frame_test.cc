@@ -181,6 +181,31 @@ TEST(TopFrame, SaysThatTheAgentIsGoneAndForHowLong) {
   EXPECT_NE(text_of(frame).find("research"), std::string::npos);  // what was known stays
 }
 
+TEST(TopFrame, APausedDisplayIsSeenOnNarrowScreens) {
+  Status status = fake_status({.processes = 7});
+  status.snapshot.agent.is_simulated = 1;
+  status.snapshot.agent.restarts = 2;
+  TopModel model;
+  model.update(status, kNow);
+  const auto head = [&](size_t width) { return text_of(compose(model, {width, 24})[0]); };
+  EXPECT_FALSE(head(60).contains("paused")) << head(60);
+  press(model, " ");
+  for (const size_t width : {60, 80, 120}) {
+    EXPECT_TRUE(head(width).contains("[paused: Space goes on]")) << head(width);
+    EXPECT_TRUE(head(width).contains("simulated GPU")) << head(width);
+  }
+}
+
+TEST(TopFrame, WithoutAnAgentItDoesNotSayThatNothingRuns) {
+  TopModel model = model_of({.processes = 0});
+  EXPECT_TRUE(text_of(compose(model, {80, 24})).contains("no process uses a GPU"));
+  model.update(make_error(std::errc::connection_refused, "connect to the agent"),
+               kNow + std::chrono::seconds(75));
+  const std::string text = text_of(compose(model, {80, 24}));
+  EXPECT_FALSE(text.contains("no process uses a GPU")) << text;
+  EXPECT_TRUE(text.contains("nobody knows who uses the GPUs")) << text;
+}
+
 TEST(TopFrame, SaysWhyThereIsNothing) {
   TopModel model;
   model.update(make_error(std::errc::connection_refused, "connect to the agent"), kNow);
@@ -220,6 +245,23 @@ TEST(TopFrame, WhatIsTypedIsSeenOnANarrowScreen) {
     const std::string last = text_of(compose(model, {width, 24}).back());
     EXPECT_NE(last.find(": KILL_"), std::string::npos) << last;
   }
+}
+
+TEST(TopFrame, TheReasonOfARefusalIsReadOnANarrowScreen) {
+  TopModel model = model_of({.processes = 7});
+  press(model, "fy");
+  const std::string socket = "/tmp/gpushare-sim-1a2b3c4d/run/agent.sock";
+  model.report_done(make_error(std::errc::timed_out, "connect to the agent", socket));
+  for (const size_t width : {60, 80, 200}) {
+    const Frame frame = compose(model, {width, 24, Glyphs::kAscii});
+    ASSERT_EQ(frame.size(), 24u);
+    const std::string text = text_of(frame);
+    for (const char* part : {"freeze process 4000", socket.c_str(), ": Connection"})
+      EXPECT_TRUE(text.contains(part)) << width << " " << part << "\n" << text;
+    EXPECT_TRUE(text.contains("PID")) << "it covers rows only";
+  }
+  press(model, "x");
+  EXPECT_FALSE(text_of(compose(model, {80, 24})).contains(socket));
 }
 
 TEST(TopFrame, SaysWhichRowsAreShown) {

@@ -295,6 +295,26 @@ TEST_F(TopModelTest, ASettingIsTypedInPlaceOfTheOldOne) {
   EXPECT_TRUE(model.is_message_bad());
 }
 
+TEST_F(TopModelTest, WhatASettingDoesNotDoIsSaid) {
+  choose(4002);
+  press('m');
+  type("12G");
+  press(Key::Kind::kEnter);
+  model.report_done({}, {"warning: memory_max=12G does not bind: no module"});
+  EXPECT_TRUE(
+      model.message().ends_with(" to 12G: done; warning: memory_max=12G does not bind: no module"))
+      << model.message();
+  EXPECT_TRUE(model.is_message_bad());
+}
+
+TEST_F(TopModelTest, AProcessWithoutACommandLeavesNoGap) {
+  Status status = fake_status({.processes = 1});
+  status.snapshot.processes[0].record.command[0] = '\0';
+  model.update(status, kNow);
+  press('f');
+  EXPECT_EQ(model.message(), "freeze process 4000 of tenant research? y n");
+}
+
 TEST_F(TopModelTest, EachSettingHasItsKeyAndSaysWhatIsAllowed) {
   choose(4000);
   for (const auto& [key, setting, wrong] :
@@ -503,6 +523,9 @@ TEST_F(TopModelTest, HelpStopAndQuit) {
   press('?');
   EXPECT_EQ(model.mode(), TopModel::Mode::kHelp);
   EXPECT_FALSE(press('x').quits);
+  EXPECT_EQ(model.mode(), TopModel::Mode::kList);
+  press('?');
+  EXPECT_FALSE(press('q').quits) << "any key goes back";
   EXPECT_EQ(model.mode(), TopModel::Mode::kList);
   press(' ');
   EXPECT_TRUE(model.is_paused());

@@ -38,10 +38,13 @@ FrameLine agent_line(const TopModel& model, size_t width) {
       is_bad = true;
     }
   }
-  FrameLine line = plain_line(text, is_bad ? Style::kBad : Style::kPlain, width);
-  const std::string_view paused = " [display paused: Space goes on]";
-  if (model.is_paused() && display_width(text) + paused.size() <= width)
-    line.spans.push_back({std::string(paused), Style::kWarning});
+  FrameLine line;
+  // First, so that it is not what is cut: a display that stands still looks like a quiet machine.
+  const std::string paused =
+      model.is_paused() ? clipped("[paused: Space goes on] ", width) : std::string();
+  if (!paused.empty()) line.spans.push_back({paused, Style::kWarning});
+  line.spans.push_back(
+      {clipped(text, width - display_width(paused)), is_bad ? Style::kBad : Style::kPlain});
   return line;
 }
 
@@ -50,9 +53,11 @@ FrameLine agent_line(const TopModel& model, size_t width) {
 void add_rows(Frame& frame, const TopModel& model, const ListColumns& columns, size_t room,
               size_t width) {
   if (model.lines().empty() && room > 0) {
-    frame.push_back(
-        plain_line(model.filter().empty() ? "no process uses a GPU" : "nothing matches the filter",
-                   Style::kDim, width));
+    const char* const why = !model.filter().empty() ? "nothing matches the filter"
+                            : model.status().health.is_live()
+                                ? "no process uses a GPU"
+                                : "without an agent nobody knows who uses the GPUs";
+    frame.push_back(plain_line(why, Style::kDim, width));
     return;
   }
   const TargetColumns targets(model, width);
@@ -144,6 +149,21 @@ FrameLine footer_line(const TopModel& model, size_t room, size_t width) {
   return with_position(std::move(line), used);
 }
 
+// A message that the last line would cut: its lines, of which the last one is the last of the
+// screen. They cover rows until the next key, so that the reason of a refusal is read. Empty: it
+// fits, or there is none.
+Frame message_lines(const TopModel& model, size_t room, size_t width) {
+  using Mode = TopModel::Mode;
+  const bool is_shown = model.mode() == Mode::kList || model.mode() == Mode::kConfirm;
+  if (!is_shown || display_width(model.message()) <= footer_of(model, room, width).width) return {};
+  Frame lines;
+  const Style style = model.is_message_bad() ? Style::kBad : Style::kBold;
+  std::istringstream text(wrap(model.message(), width, 0));
+  for (std::string line; std::getline(text, line);) lines.push_back(plain_line(line, style, width));
+  if (lines.size() > room + 1) lines.resize(room + 1);
+  return lines;
+}
+
 Frame help_frame(const TopModel& model, size_t width, size_t height) {
   Frame lines;
   for (const KeyHelp& key : top_keys())
@@ -217,7 +237,15 @@ Frame compose(const TopModel& model, const TopScreen& screen) {
   if (layout.heading.height > 0) frame.push_back(columns.heading());
   add_rows(frame, model, columns, layout.rows.height, width);
   frame.resize(layout.footer.y);
-  if (layout.footer.height > 0) frame.push_back(footer_line(model, layout.rows.height, width));
+  if (layout.footer.height > 0) {
+    const Frame message = message_lines(model, layout.rows.height, width);
+    if (message.empty()) {
+      frame.push_back(footer_line(model, layout.rows.height, width));
+    } else {
+      frame.resize(layout.footer.y + 1 - message.size());
+      frame.insert(frame.end(), message.begin(), message.end());
+    }
+  }
   frame.resize(height);
   return frame;
 }

@@ -52,9 +52,9 @@ Target target_of(const TopLine& line) {
   if (line.kind == TopLine::Kind::kProcess) {
     const ProcessRecord& process = line.process->record;
     add(*line.process);
-    target.words =
-        fmt::format("process {} {} of tenant {}", process.pid,
-                    printable({process.command, sizeof(process.command)}), line.process->tenant);
+    const std::string command = printable({process.command, sizeof(process.command)});
+    target.words = fmt::format("process {}{}{} of tenant {}", process.pid,
+                               command.empty() ? "" : " ", command, line.process->tenant);
     return target;
   }
   for (const ProcessRow* row : line.all) add(*row);

@@ -148,9 +148,11 @@ TopModel::Effect TopModel::done(Deed deed) {
   return {.quits = false, .deed = std::move(deed)};
 }
 
-void TopModel::report_done(const Result<>& done) {
+void TopModel::report_done(const Result<>& done, const std::vector<std::string>& warnings) {
   if (!done) return say(doing_.about + ": " + done.error().message(), true);
-  say(doing_.about + ": done");
+  std::string text = doing_.about + ": done";
+  for (const std::string& warning : warnings) text += "; " + warning;
+  say(std::move(text), !warnings.empty());
   if (doing_.requests.empty() || doing_.requests.front().settings.empty()) return;
   const Request& request = doing_.requests.front();
   const auto& [key, value] = request.settings.front();

@@ -53,7 +53,8 @@ class TopModel {
   };
   Effect press(Key key, size_t page);  // `page`: lines that are visible
   Effect click(const TopHit& hit);
-  void report_done(const Result<>& done);
+  // `warnings`: what there is to say of it though it is done.
+  void report_done(const Result<>& done, const std::vector<std::string>& warnings = {});
   // For the last line of the screen, until the next key.
   void say(std::string text, bool is_bad = false);
 

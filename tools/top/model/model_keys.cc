@@ -260,7 +260,7 @@ TopModel::Effect TopModel::press_in_help(Key key) {
       return {};
     default:
       mode_ = Mode::kList;
-      return {.quits = key.kind == Key::Kind::kCharacter && key.character == 'q', .deed = {}};
+      return {};
   }
 }
 
