@@ -106,7 +106,7 @@ Command sim_command() {
                   {"config", 'c', "FILE",
                    "The agent's configuration, gpushare.toml(5); otherwise it has none"}},
       .examples = {"gpushare sim",
-                   "gpushare sim -- sh -c 'spin --seconds 5 & sleep 3; gpushare status'"},
+                   "gpushare sim -- sh -c 'spin --seconds 5 & sleep 3; gpushare status; wait'"},
       .starts_program = true,
       .run = simulate};
 }

@@ -94,6 +94,39 @@ TEST(Man, TheOtherProgramsHaveTheOptionsOfTheirHelp) {
   EXPECT_EQ(read_page("sched/man/gpushared.8").options.at("OPTIONS"), options_of("gpushared"));
 }
 
+// In `.Pq Ql a , b` groff puts one pair of quotes around all of it, and in `.Pq Ql a , Ql b` opens
+// two and closes one.
+TEST(Man, EachWordHasItsOwnQuotes) {
+  for (const char* name : {"gpushare.1", "gpushare-top.1", "gpushare-sim.1", "gpushare-exporter.1",
+                           "gpushare-device-plugin.1"}) {
+    std::istringstream lines(TempDir::read(std::string("tools/man/") + name));
+    for (std::string line; std::getline(lines, line);) {
+      const size_t quoted = line.find("Ql ");
+      if (!line.starts_with(".Pq ") || quoted == std::string::npos) continue;
+      std::istringstream words(line.substr(quoted + 3));
+      std::string word, more;
+      words >> word;
+      while (words >> more) EXPECT_LE(more.size(), 1u) << name << ": " << line;
+      EXPECT_EQ(quoted, 4u) << name << ": " << line;
+    }
+  }
+}
+
+TEST(Man, TheSynopsisOfGpushareTopHasItsOptions) {
+  const std::string page = TempDir::read("tools/man/gpushare-top.1");
+  const std::string synopsis = page.substr(0, page.find(".Sh DESCRIPTION"));
+  std::set<std::string> names;
+  for (const std::string& name : options_of("gpushare-top")) {
+    if (!name.starts_with("--")) names.insert("Fl " + name.substr(1));
+  }
+  for (const char* wanted : {"Fl -json", "Fl -wide"}) names.insert(wanted);
+  names.erase("Fl 1");  // they stand together
+  names.erase("Fl h");
+  names.erase("Fl V");
+  for (const std::string& name : names) EXPECT_TRUE(synopsis.contains(".Op " + name)) << name;
+  EXPECT_TRUE(synopsis.contains(".Op Fl 1h"));
+}
+
 TEST(Man, GpushareTopHasTheKeysOfItsHelpScreen) {
   const ManPage page = read_page("tools/man/gpushare-top.1");
   std::set<std::string> keys;

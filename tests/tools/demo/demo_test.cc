@@ -15,6 +15,7 @@
 #include "tests/tools/support/temp_dir.h"
 #include "tools/demo/report.h"
 #include "tools/demo/setup.h"
+#include "tools/demo/sim_command.h"
 
 namespace gpushare {
 namespace {
@@ -261,6 +262,21 @@ TEST(Demo, ASimulatedSessionRunsAProgramOnItsGpus) {
   EXPECT_THAT(result.out, HasSubstr("simulated GPU"));
   EXPECT_THAT(result.out, HasSubstr("\n  1 "));
   expect_nothing_left(result.pid, temporary.path());
+}
+
+// The simulated GPU ends with the program that is named, and takes what still runs on it along.
+TEST(Demo, WhatTheHelpOfASessionStartsIsWaitedFor) {
+  for (const std::string& example : sim_command().examples) {
+    if (!example.contains(" & ")) continue;
+    EXPECT_TRUE(example.ends_with("; wait'")) << example;
+    const TempDir temporary;
+    const std::string built = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+    const ToolResult result = run_tool("sh", {"-c", "PATH=\"$0/..:$PATH\"; exec " + example, built},
+                                       {"TMPDIR=" + temporary.path().string()});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("\"gpu_share\"")) << result.err;
+    expect_nothing_left(result.pid, temporary.path());
+  }
 }
 
 TEST(Demo, ASimulatedSessionEndsWhenItIsAskedTo) {
