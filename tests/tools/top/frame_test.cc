@@ -259,6 +259,9 @@ TEST(TopFrame, TheReasonOfARefusalIsReadOnANarrowScreen) {
     for (const char* part : {"freeze process 4000", socket.c_str(), ": Connection"})
       EXPECT_TRUE(text.contains(part)) << width << " " << part << "\n" << text;
     EXPECT_TRUE(text.contains("PID")) << "it covers rows only";
+    for (size_t y = 0; y < frame.size(); ++y)
+      if (hit_at(model, {width, 24, Glyphs::kAscii}, 0, y).line)
+        EXPECT_TRUE(text_of(frame[y]).contains(" 40")) << "a click meets what is shown";
   }
   press(model, "x");
   EXPECT_FALSE(text_of(compose(model, {80, 24})).contains(socket));

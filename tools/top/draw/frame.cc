@@ -208,6 +208,9 @@ TopHit hit_at(const TopModel& model, const TopScreen& screen, size_t x, size_t y
   if (model.mode() == TopModel::Mode::kHelp) return {};
   const TopLayout layout = layout_of(model, screen);
   const auto is_in = [y](const Band& band) { return y >= band.y && y < band.y + band.height; };
+  // What a message covers is not hit.
+  const size_t covered = message_lines(model, layout.rows.height, screen.width).size();
+  if (covered > 0 && y + covered > layout.footer.y && y < layout.footer.y) return {};
   TopHit hit;
   if (is_in(layout.heading)) {
     hit.title = ListColumns(model, screen).title_at(x);
