@@ -371,6 +371,7 @@ Result<> KernelTenants::forget(const TenantsConfig& config) {
     mirror(name);
     if (all && !done) all = done;
   }
+  seed(config, Seed::kMissing);
   tenants_.thaw_all();
   return all;
 }

@@ -27,7 +27,7 @@ class TenantControl {
   // Makes a tenant for `root` and its future children, and returns its name.
   virtual Result<std::string> create_transient(ProcessId root,
                                                std::span<const Setting> settings) = 0;
-  // `config`: the one that is in force.
+  // `config`: the one that is in force. Of its tenants those come back that were removed.
   virtual Result<> forget(const TenantsConfig& config) = 0;
 };
 
@@ -40,9 +40,9 @@ class DirectControl final : public TenantControl {
   Result<> attach(ProcessId process, std::string_view tenant) override;
   Result<> set_frozen(std::string_view tenant, bool is_frozen) override;
   Result<std::string> create_transient(ProcessId root, std::span<const Setting> settings) override;
-  Result<> forget(const TenantsConfig&) override {
+  Result<> forget(const TenantsConfig& config) override {
     tenants_.forget();
-    return {};
+    return tenants_.start(config);
   }
 
  private:

@@ -216,6 +216,15 @@ TEST_F(KernelTenantsTest, FreezesAreThoseOfSysfs) {
   EXPECT_EQ(mirror_->set_frozen("nobody", true).error().code, std::errc::no_such_file_or_directory);
 }
 
+TEST_F(KernelTenantsTest, ForgettingBringsBackWhatWasRemoved) {
+  start(kTwoTenants);
+  ASSERT_TRUE(mirror_->remove("batch"));
+  ASSERT_FALSE(tenants_.find("batch"));
+  ASSERT_TRUE(mirror_->forget(config_of(kTwoTenants)));
+  ASSERT_TRUE(tenants_.find("batch"));
+  EXPECT_EQ(settings("batch").weight, 50u);
+}
+
 TEST_F(KernelTenantsTest, AFreezeIsHandedOver) {
   ASSERT_TRUE(tenants_.set("mine", {}, true));
   ASSERT_TRUE(tenants_.set_frozen("mine", true));

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "sched/tenants/tenant_control.h"
 #include "tests/sched/support/fake_proc_reader.h"
 
 namespace gpushare {
@@ -317,6 +318,17 @@ TEST_F(TakeoverTest, ForgettingLeavesWhatTheFileSays) {
     EXPECT_EQ(entries(), 1u);
     next(file);
   }
+}
+
+TEST_F(TakeoverTest, WhatWasRemovedAndTheFileNamesComesBack) {
+  const TenantsConfig file{.tenants = {{"web", {{"weight", "200"}}}}, .rules = {}};
+  next(file);
+  ASSERT_TRUE(tenants_->remove("web"));
+  ASSERT_FALSE(tenants_->find("web"));
+  DirectControl control(*tenants_);
+  ASSERT_TRUE(control.forget(file));
+  ASSERT_TRUE(tenants_->find("web"));
+  EXPECT_EQ(tenant("web").settings.weight, 200u);
 }
 
 TEST_F(TakeoverTest, DamagedRecordsAreDroppedAndTheOthersTaken) {
