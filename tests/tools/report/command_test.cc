@@ -18,7 +18,7 @@ class GpushareReport : public testing::Test {
     auto store = UsageStore::open({.path = dir_.at("usage.db")});
     if (!store) throw std::runtime_error(store.error().message());
     UsageWrite write;
-    write.start = (std::time(nullptr) - 2 * 86'400) / 10 * 10;
+    write.start = (std::time(nullptr) - WallSeconds{2} * 86'400) / 10 * 10;
     write.sample.watched_ms = 10'000;
     write.sample.amounts[{.tenant = "research", .uid = 1000}] = {.used_ms = 4000};
     write.gpus[0] = {.uuid = "GPU-1", .name = "H200"};
