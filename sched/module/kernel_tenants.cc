@@ -45,10 +45,11 @@ void KernelTenants::hand_over(const TenantsConfig& config) {
   }
 }
 
-void KernelTenants::start(const TenantsConfig& config) {
+void KernelTenants::start(const TenantsConfig& config, const std::set<ProcessId>& may_remain) {
   // Of those that have ended, and whose work may remain, the module says nothing.
-  tenants_.drop_attachments(
-      [this](const ProcessId& process) { return processes_.has_ended(process); });
+  tenants_.drop_attachments([&](const ProcessId& process) {
+    return may_remain.contains(process) && processes_.has_ended(process);
+  });
   seed(config, Seed::kMissing);
 }
 
@@ -371,7 +372,9 @@ Result<> KernelTenants::forget(const TenantsConfig& config) {
     mirror(name);
     if (all && !done) all = done;
   }
+  const bool did_file_win = does_file_win_;
   seed(config, Seed::kMissing);
+  does_file_win_ = did_file_win;
   tenants_.thaw_all();
   return all;
 }

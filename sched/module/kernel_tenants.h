@@ -48,7 +48,8 @@ class KernelTenants final : public TenantControl {
   void hand_over(const TenantsConfig& config);
   // Take over the configuration as sched/module/sysfs_seed.h says. From now on only the kernel says
   // who belongs where. What cannot be written is logged and left.
-  void start(const TenantsConfig& config);
+  // `may_remain`: as ModuleLink::start().
+  void start(const TenantsConfig& config, const std::set<ProcessId>& may_remain = {});
   void reload(const TenantsConfig& config) { seed(config, Seed::kAll); }
 
   // The GPUs that limits of single GPUs name, by UUID or gpuN; a limit of another one is not

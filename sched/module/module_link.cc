@@ -38,7 +38,7 @@ Result<> ModuleLink::start(const Config& config, const std::set<ProcessId>& may_
   const uint32_t instance = module_.tree()->instance().value_or(0);
   if (!roster_.are_tenants_in_sysfs(instance)) kernel_tenants_->hand_over(config);
   roster_.set_tenants_in_sysfs(true, instance);
-  kernel_tenants_->start(config);
+  kernel_tenants_->start(config, may_remain);
   return {};
 }
 

@@ -44,12 +44,10 @@ void Registry::apply(const DriverEvent& event, Source source) {
   if (std::holds_alternative<ProcessClosed>(event.what)) return end(event.process, event.time);
   if (event.process.pid <= 0) return;
 
-  if (source == Source::kLive && !former_.empty())
-    if (const std::optional<uint32_t> client = client_of(event))
-      (void)former_owner(event.process, *client);
+  if (source == Source::kLive && !former_.empty()) note_use_of_remembered(event);
   Process* const owner = left_by(event);
   // Nobody would tell when it is freed.
-  if (owner != nullptr && source == Source::kLive &&
+  if (owner != nullptr && source == Source::kLive && owner->id != event.process &&
       std::holds_alternative<MemoryAllocated>(event.what))
     return;
   if (owner != nullptr && std::holds_alternative<ObjectFreed>(event.what)) {
@@ -413,8 +411,12 @@ std::vector<Registry::Owned> Registry::reconcile(const ProcessId& process,
                                                  std::span<const ObjectRef> known,
                                                  bool works_unseen) {
   if (const auto at = processes_.find(process.pid);
-      at != processes_.end() && at->second.id == process)
+      at != processes_.end() && at->second.id == process) {
+    for (const DriverEvent& event : found)
+      if (const auto* const made = std::get_if<ClientCreated>(&event.what))
+        give_back(at->second, made->client);
     forget(at->second, found, known);
+  }
 
   const auto is_older = [](const ProcessId& a, const ProcessId& b) {
     return std::tie(a.start_ticks, a.pid) < std::tie(b.start_ticks, b.pid);

@@ -95,7 +95,7 @@ class Registry {
   void gone(std::span<const ObjectRef> objects, uint64_t as_of);
   // The processes that have ended and stay.
   std::set<pid_t> ended() const;
-  // The processes whose clients are remembered and were found nowhere yet.
+  // The processes whose clients are remembered, and of what is in one nothing was found yet.
   std::set<pid_t> remembered() const;
   // The clients (with the same handle twice), groups and channels of a process.
   std::vector<ObjectRef> objects(pid_t pid) const;
@@ -152,7 +152,7 @@ class Registry {
     std::map<uint32_t, uint32_t> devices;  // handle -> RM instance
     std::map<uint32_t, Group> groups;
     std::map<uint32_t, Memory> memory;  // video memory only
-    bool was_seen_made = false;
+    bool was_seen_made = false, was_remembered = false;
     bool is_left = false;
   };
   using Clients = std::map<uint32_t, Client>;
@@ -160,6 +160,8 @@ class Registry {
   Process& opened(const DriverEvent& event, Source source);
   Process* left_by(const DriverEvent& event);
   void leave(Process& process, uint32_t client);
+  void give_back(const Process& process, uint32_t client);
+  void note_use_of_remembered(const DriverEvent& event);
   void drop_left(uint32_t client);
   bool has_own_group(const ProcessId& process, std::span<const DriverEvent> found) const;
   void close_if_over(Process& process);

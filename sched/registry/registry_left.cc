@@ -88,6 +88,10 @@ void Registry::gone(std::span<const ObjectRef> objects, uint64_t as_of) {
 std::set<pid_t> Registry::remembered() const {
   std::set<pid_t> pids;
   for (const auto& [client, owner] : former_) pids.insert(owner.pid);
+  for (const auto& [client, pid] : left_) {
+    const Client& left = clients_.at(pid).at(client);
+    if (left.was_remembered && left.groups.empty()) pids.insert(pid);
+  }
   return pids;
 }
 
@@ -101,19 +105,39 @@ std::set<pid_t> Registry::ended() const {
 // Who says that it has made a client which another one has left may only hold its descriptor: the
 // driver is asked whether that is gone, and the switch log tells who works in it (reconcile()).
 void Registry::made(Process& process, uint32_t client, Source source) {
-  const auto left = left_.find(client);
-  if (source == Source::kLive && left != left_.end()) {
+  if (source == Source::kLive && left_.contains(client)) {
     ++leavings_;
     return;
   }
-  // It is on its maker's own descriptors, who has not left it after all.
-  if (left != left_.end() && left->second == process.id.pid) {
-    clients_.at(process.id.pid).at(client).is_left = false;
-    left_.erase(left);
-    ++generation_;
-  }
+  give_back(process, client);
   if (former_.erase(client) > 0) ++generation_;
   clients_[process.id.pid][client].was_seen_made |= source == Source::kLive;
+}
+
+// It was found on its maker's own descriptors, who has not left it after all.
+void Registry::give_back(const Process& process, uint32_t client) {
+  const auto left = left_.find(client);
+  if (left == left_.end() || left->second != process.id.pid) return;
+  clients_.at(process.id.pid).at(client).is_left = false;
+  left_.erase(left);
+  ++generation_;
+}
+
+// Who is said to make something in a remembered client may hold no more than a copy of its
+// descriptor, so it is its owner's from then on. That it is told something, or that something in it
+// is freed, anybody may claim who knows its name: then the driver is asked about it, and no more.
+void Registry::note_use_of_remembered(const DriverEvent& event) {
+  const std::optional<uint32_t> client = client_of(event);
+  if (!client || !former_.contains(*client)) return;
+  const bool makes = std::holds_alternative<ClientCreated>(event.what) ||
+                     std::holds_alternative<DeviceCreated>(event.what) ||
+                     std::holds_alternative<GroupCreated>(event.what) ||
+                     std::holds_alternative<ChannelCreated>(event.what) ||
+                     std::holds_alternative<MemoryAllocated>(event.what);
+  if (!makes)
+    ++leavings_;
+  else if (former_owner(event.process, *client) != nullptr)
+    heirs_requested_ = true;
 }
 
 void Registry::remember(const FormerOwner& former) {
@@ -152,7 +176,7 @@ const Process* Registry::former_owner(const ProcessId& process, uint32_t client)
   former_.erase(former);
   Process& taken = opened({{}, owner, ClientCreated{client, -1}}, Source::kAttach);
   if (bearer == nullptr) taken.ended = Time{};
-  clients_[owner.pid][client];
+  clients_[owner.pid][client].was_remembered = true;
   leave(taken, client);
   return &taken;
 }

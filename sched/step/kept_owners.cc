@@ -128,9 +128,10 @@ void KeptOwners::keep_present() {
     awaited_.erase(process.id);
     const Seen seen = look_at(process);
     const auto [known, is_new] = seen_.try_emplace(process.id, seen);
-    if (!is_new && std::exchange(known->second, seen) == seen) continue;
-    if (list_.put(owner_of(process, seen))) continue;
-    if (list_.find(process.id) == nullptr) seen_.erase(process.id);  // there may be room later
+    const bool is_same = std::exchange(known->second, seen) == seen && !is_new;
+    const bool is_listed = list_.find(process.id) != nullptr;  // it may have been driven out
+    if ((is_same && is_listed) || list_.put(owner_of(process, seen))) continue;
+    seen_.erase(process.id);  // there may be room later
     if (std::exchange(has_warned_, true)) continue;
     log_warning(
         "whose clients of the driver are is noted for the next agent, and there is no room for all "

@@ -90,7 +90,8 @@ bool OwnerList::put(Owner owner) {
     by_process_.erase(known);  // so that it is not driven out for itself
   }
   std::vector<uint32_t> more = keep(entry, owner.clients);
-  while ((!more.empty() || entry.parts.empty()) && (!free_.empty() || make_room(owner.uid))) {
+  while ((!more.empty() || entry.parts.empty()) &&
+         (!free_.empty() || make_room(owner.uid, entry.parts.size()))) {
     Part& part = entry.parts.emplace_back(free_.back());
     free_.pop_back();
     const std::size_t fit = std::min<std::size_t>(more.size(), kOwnerClients);
@@ -154,11 +155,12 @@ void OwnerList::count(const Entry& entry, bool is_there) {
 }
 
 // Where several users have as many, nobody gives way to another one.
-bool OwnerList::make_room(uint32_t by_user) {
-  const auto most = std::ranges::max_element(by_user_, {}, [by_user](const auto& user) {
-    return std::pair(user.second.places, user.first == by_user);
-  });
-  if (most == by_user_.end() || most->first == by_user) return false;
+bool OwnerList::make_room(uint32_t by_user, std::size_t taken) {
+  const auto own = by_user_.find(by_user);
+  const std::size_t its = taken + (own == by_user_.end() ? 0 : own->second.places);
+  const auto most =
+      std::ranges::max_element(by_user_, {}, [](const auto& user) { return user.second.places; });
+  if (most == by_user_.end() || most->first == by_user || most->second.places <= its) return false;
   const auto [start_ticks, pid] = *most->second.processes.begin();
   erase({pid, start_ticks});
   return true;

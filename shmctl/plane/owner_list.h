@@ -79,7 +79,8 @@ class OwnerList {
     Processes processes{};
   };
 
-  bool make_room(uint32_t by_user);
+  // `taken`: the places that the process which asks for more has.
+  bool make_room(uint32_t by_user, std::size_t taken);
   static std::vector<uint32_t> keep(Entry& entry, const std::vector<uint32_t>& wanted);
   void count(const Entry& entry, bool is_there);
 

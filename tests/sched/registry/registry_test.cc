@@ -410,6 +410,42 @@ TEST_F(RegistryTest, WhoMakesAGroupInARememberedClientMakesItForItsOwner) {
   EXPECT_EQ(registry_.holder(kChild, 0), nullptr);
 }
 
+// Anybody who knows its name may say so, and be refused by the driver.
+TEST_F(RegistryTest, WhoTellsARememberedClientSomethingTakesItFromNobody) {
+  registry_.remember({kProcess, {kContext.client}});
+  const uint64_t before = registry_.leavings();
+  registry_.apply(event(kChild, ControlMade{.client = kContext.client, .object = 5, .command = 1}));
+  registry_.apply(event(kChild, ObjectFreed{kContext.client, kContext.client}));
+  EXPECT_GT(registry_.leavings(), before) << "the driver is asked";
+  EXPECT_EQ(registry_.find(kProcess), nullptr);
+  EXPECT_TRUE(registry_.remembers({kProcess, kContext.client}));
+}
+
+TEST_F(RegistryTest, WhatARememberedClientHasIsLookedForUntilItIsFound) {
+  registry_.remember({kProcess, {kContext.client}});
+  EXPECT_EQ(registry_.remembered(), std::set<pid_t>{kProcess.pid});
+  registry_.apply(event(kChild, ProcessOpened{}));
+  registry_.apply(event(kChild, ClientCreated{kContext.client, 3}));
+  EXPECT_TRUE(registry_.take_heirs_request());
+  EXPECT_EQ(registry_.remembered(), std::set<pid_t>{kProcess.pid});
+  registry_.reconcile(kChild, program(kChild, kContext, 1), {});
+  EXPECT_TRUE(registry_.remembered().empty());
+}
+
+// What it freed before it was given its client back is not in it any more.
+TEST_F(RegistryTest, AnOwnerThatIsGivenItsClientBackHasWhatWasFound) {
+  registry_.remember({kProcess, {kContext.client}});
+  Handles other = kContext;
+  other.group += 0x100;
+  other.first_channel += 0x100;
+  std::vector<DriverEvent> both = program(kChild, kContext, 1);
+  for (const DriverEvent& one : program(kChild, other, 1)) both.push_back(one);
+  registry_.reconcile(kChild, both, {});
+  ASSERT_EQ(holder(0).groups.size(), 2u);
+  registry_.reconcile(kProcess, program(kProcess, kContext, 1), registry_.objects(kProcess.pid));
+  EXPECT_EQ(holder(0).groups.size(), 1u);
+}
+
 // A child may be looked at before the program that lives and has the client: it was never left, so
 // that what the program says of it is believed as before.
 TEST_F(RegistryTest, AnOwnerThatLivesIsGivenItsClientBack) {
