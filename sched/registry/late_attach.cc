@@ -128,9 +128,9 @@ void LateAttach::look_for_heirs() {
   if (wants_heirs_) heirs_look_.pause = {};
   if ((!wants_heirs_ && remaining_.empty()) || now < heirs_look_.next) return;
   wants_heirs_ = false;
-  heirs_look_.pause = unfound.empty()
-                          ? std::clamp(2 * heirs_look_.pause, kFirstOfHeirs, kLongestOfHeirs)
-                          : std::clamp(2 * heirs_look_.pause, kFirstPause, kLongestPause);
+  const auto [first, longest] = unfound.empty() ? std::pair(kFirstOfHeirs, kLongestOfHeirs)
+                                                : std::pair(kFirstPause, kLongestPause);
+  heirs_look_.pause = std::clamp(2 * heirs_look_.pause, first, longest);
   heirs_look_.next = now + heirs_look_.pause;
   const bool is_of_all = users_ && users_for_ == UsersFor::kAll;  // which looks at them as well
   if (!is_of_all) find_users(UsersFor::kHeirs);

@@ -63,11 +63,11 @@ std::vector<ObjectRef> Registry::unsettled() const {
 
 // Whether it is a group or channel that was not there when last_serial() was `as_of`.
 bool Registry::is_younger(const Client& client, uint32_t object, uint64_t as_of) {
-  for (const auto& [name, group] : client.groups) {
-    if (name == object) return group.serial > as_of;
+  if (const auto group = client.groups.find(object); group != client.groups.end())
+    return group->second.serial > as_of;
+  for (const auto& [name, group] : client.groups)
     if (const auto channel = group.channels.find(object); channel != group.channels.end())
       return channel->second.serial > as_of;
-  }
   return false;
 }
 
@@ -109,7 +109,6 @@ void Registry::made(Process& process, uint32_t client, Source source) {
     ++leavings_;
     return;
   }
-  give_back(process, client);
   if (former_.erase(client) > 0) ++generation_;
   clients_[process.id.pid][client].was_seen_made |= source == Source::kLive;
 }
@@ -163,8 +162,8 @@ bool Registry::has_own_group(const ProcessId& process, std::span<const DriverEve
 // Who made a client that was found in `process`, or that this one tells of, as is remembered, if
 // that is another one. It counts as having left the client: it has ended while no agent was there,
 // or has closed its own descriptor; or it lives and was only not looked at yet, and is given the
-// client back when it is found there (made()). nullptr: nobody is remembered, or another has its
-// pid by now.
+// client back when it is found there (reconcile()). nullptr: nobody is remembered, or another has
+// its pid by now.
 const Process* Registry::former_owner(const ProcessId& process, uint32_t client) {
   const auto former = former_.find(client);
   if (former == former_.end() || former->second == process) return nullptr;

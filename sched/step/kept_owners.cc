@@ -105,7 +105,7 @@ KeptOwners::Owner KeptOwners::owner_of(const Process& process, const Seen& seen)
     const Tenant* const tenant = state_.tenants.at(seen.tenant);
     if (tenant != nullptr && !seen.is_attached) owner.tenant = tenant->name;
     if (!processes_.hides_others()) {
-      owner.command = process.command.empty() ? member->command : process.command;
+      owner.command = command_of(process, *member);
       owner.command_line = member->command_line;
     }
   }

@@ -358,7 +358,7 @@ void Publisher::publish_processes(Time now) {
     record.throttled_ns = static_cast<uint64_t>(member.throttled.count());
     record.state_since_ns = instant(member.state_since);
     if (!outside_.processes.hides_others()) {
-      put(record.command, process.command.empty() ? member.command : process.command);
+      put(record.command, command_of(process, member));
       put(record.command_line, member.command_line);
     }
     put(record.note, note_of(key, member, enforced, now));

@@ -45,6 +45,11 @@ struct Member {
 };
 using MemberKey = std::pair<ProcessId, uint32_t>;  // and GPU
 
+// Its name. No event told that of those that were there before the agent.
+inline const std::string& command_of(const Process& process, const Member& member) {
+  return process.command.empty() ? member.command : process.command;
+}
+
 // A process that is no longer on the GPU, for as long as the switch log may still tell what it did
 // there. What it used is its tenant's.
 struct Departed {

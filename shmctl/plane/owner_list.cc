@@ -52,13 +52,11 @@ void add(OwnerList::Owner& owner, const OwnerRecord& found) {
 }  // namespace
 
 OwnerList::OwnerList(Region& region, uint64_t driver_load) : region_(region) {
-  const OwnersHead before =
-      is_written(region.owners) ? read_record(region.owners).value_or(OwnersHead{}) : OwnersHead{};
+  const OwnersHead before = last_record(region.owners);
   const bool is_same_driver = driver_load != 0 && before.driver_load == driver_load;
   for (uint32_t place = kMaxOwners; place-- > 0;) {
     Slot<OwnerRecord>& slot = region.owner_entries[place];
-    const OwnerRecord found =
-        is_written(slot) ? read_record(slot).value_or(OwnerRecord{}) : OwnerRecord{};
+    const OwnerRecord found = last_record(slot);
     if (found.pid != 0 && is_same_driver) {
       Entry& entry = by_process_[{found.pid, found.start_ticks}];
       std::ranges::copy(found.clients, entry.parts.emplace_back(place).clients.begin());
@@ -181,8 +179,7 @@ std::vector<ProcessId> OwnerList::processes() const {
 std::set<ProcessId> OwnerList::with_clients(const Region& region) {
   std::set<ProcessId> all;
   for (const Slot<OwnerRecord>& slot : region.owner_entries) {
-    if (!is_written(slot)) continue;
-    const OwnerRecord found = read_record(slot).value_or(OwnerRecord{});
+    const OwnerRecord found = last_record(slot);
     const bool has_some = std::ranges::any_of(found.clients, [](uint32_t one) { return one != 0; });
     if (found.pid != 0 && has_some) all.insert({found.pid, found.start_ticks});
   }
@@ -191,8 +188,7 @@ std::set<ProcessId> OwnerList::with_clients(const Region& region) {
 
 void OwnerList::forget(Region& region) {
   for (Slot<OwnerRecord>& slot : region.owner_entries) {
-    if (!is_written(slot)) continue;
-    OwnerRecord record = read_record(slot).value_or(OwnerRecord{});
+    OwnerRecord record = last_record(slot);
     if (record.pid == 0) continue;
     std::ranges::fill(record.tenant, '\0');
     record.run = 0;

@@ -48,9 +48,9 @@ class OwnerList {
   OwnerList(Region& region, uint64_t driver_load);
 
   // Adds or changes an owner. When all kMaxOwners entries are taken, the user who has most of them
-  // loses the process that was started first, so that who fills the list drives out his own and
-  // nobody else's. Returns false when that is the same user, who has no room for all of the
-  // clients, or there are more than kMostClients.
+  // gives way: the process of his that was started first is erased. Returns false when not all of
+  // the clients are listed: nobody has more entries than the user who asks for one, or there are
+  // more than kMostClients.
   bool put(Owner owner);
   void erase(const ProcessId& process);
   // What was put. References hold until it is erased.

@@ -10,12 +10,6 @@
 namespace gpushare {
 namespace {
 
-// What no writer overtakes can always be read: the agent that wrote is gone.
-template <class T>
-T last_record(const Slot<T>& slot) {
-  return is_written(slot) ? read_record(slot).value_or(T{}) : T{};
-}
-
 bool is_heir(const RosterProcess& process) {
   return (process.flags & kRosterInherited) != 0 && (process.flags & kRosterFrozen) == 0;
 }

@@ -79,4 +79,11 @@ std::optional<T> read_record(const Slot<T>& slot) {
   return std::nullopt;
 }
 
+// What was written last, or T{}. REQUIRES: no writer may overtake this reader, as where the agent
+// that wrote is gone.
+template <class T>
+T last_record(const Slot<T>& slot) {
+  return is_written(slot) ? read_record(slot).value_or(T{}) : T{};
+}
+
 }  // namespace gpushare
