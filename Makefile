@@ -90,8 +90,8 @@ formatting_source := shmctl/compat/fmt.cc
 objects = $(patsubst %.cc,$(O)/obj/%.o,$(1))
 # The files of a folder that go into one library or program are compiled together, this many at a time: most of the
 # work are templates, which each file by itself would instantiate again. A cold build takes two thirds of the time
-# so. TOGETHER=1 compiles each by itself.
-TOGETHER ?= 7
+# so. Sanitized builds, which are made as a whole, have a folder's files together. TOGETHER=1 compiles each by itself.
+TOGETHER ?= $(if $(SAN),14,7)
 # Not these: main functions, of which several lie in one folder; the shim's files, which are written for the flags
 # of shim.mk; files in whose folder each has the same names; and what a fragment adds because it has flags of its own.
 alone := %main.cc intercept/shim/% bench/gpu/scenarios/% tools/top/draw/% $(addprefix tests/,conformance/% intercept/shim/iterations/% \
@@ -274,7 +274,7 @@ $(foreach folder,$(optimized),$(O)/obj/$(folder)%.o): OPTIMIZE := $(OPTIMIZE)
 # Pure arithmetic and the agent's step, of which tests run thousands of rounds, take up to thirty times as long
 # when they are sanitized and not optimized: these are optimized a little. So is the simulated GPU, which works for
 # half of the time that the tests of the shim take.
-hot := $(addprefix sched/,account/ enforce/ jobs/ orders/ policy/ slo/ spatial/ step/) shmctl/usage/ intercept/sim/ bench/sched/replay/
+hot := $(addprefix sched/,account/ enforce/ jobs/ orders/ policy/ slo/ spatial/ step/) shmctl/usage/ intercept/sim/ intercept/shim/iterations/ bench/sched/replay/
 ifneq ($(SAN),)
 with_other_flags += $(hot)
 $(call precompile,$(of_hot),sched/precompiled.h,$(subst $(OPTIMIZE),$(HOT_OPTIMIZE),$(CXXFLAGS)) $(COVERAGE))
@@ -314,16 +314,21 @@ demo: $(demo_needs)  ## five programs share a GPU, or a simulated one, for ten s
 	$(O)/bin/gpushare-demo
 
 tests: $(gtests) $(other_tests) $(programs) $(extra_targets)
-# What `make test` builds and runs how. Pure code of one thread: once, under the address and undefined
-# sanitizers. What has threads, or starts programs: plain, and under the sanitizers that apply. What
-# starts an agent and programs and watches them in real time: plain only.
-pure_tests := sched_test nvrm_test nvrm_decode_test nvrm_abi_test cuda_abi_test kmod_pure_test iteration_test
-threaded_tests := shmctl_test bpf_test sim_test cuda_standin_test workloads_test conformance_test lifeline_test driver_line_test kmod_user_test progress_test streams_test
-real_time_tests := sched_system_test sched_mps_test bench_test attacks_test
+# What `make test` builds and runs how: each once, in the build that finds most in it, and again only where another
+# one finds other faults. Most run under the address and undefined sanitizers. Code whose threads share memory runs
+# under the thread sanitizer as well; what runs in users' programs, and what is stepped through instruction by
+# instruction, plain as well, as it is shipped. Plain only: what watches an agent and programs in real time; the tools,
+# whose tests are those and pictures of text (`make test-long` runs them sanitized); and long runs in virtual time,
+# which show figures and take ten times as long sanitized. `make check` runs all of them plain.
+sanitized_only := sched_test nvrm_test nvrm_decode_test nvrm_abi_test cuda_abi_test cuda_standin_test kmod_pure_test kmod_user_test \
+  iteration_test bpf_test sim_test workloads_test lifeline_test driver_line_test progress_test tpot_test credits_test needs_test
+threaded_tests := shmctl_test driver_line_test progress_test streams_test
+plain_only := sched_system_test sched_mps_test bench_test attacks_test tools_test figures_test
 # These, and the demo in tools_test, wait nearly all the time, and want a machine that is not busy.
 quiet := sched_system_test sched_mps_test tools_test bench_test attacks_test
 # These never wait: `make check` runs them in the time that the others leave.
-computing := $(pure_tests) orders_test tpot_test gangs_test credits_test
+computing := sched_test nvrm_test nvrm_decode_test nvrm_abi_test cuda_abi_test kmod_pure_test iteration_test figures_test orders_test tpot_test \
+  gangs_test credits_test
 # The longest, which begin first, so that none is left to run alone.
 long := sched_test driver_line_test kill_storm_test shim_test conformance_test shmctl_test
 # The tests of a program run in so many parts at once: PROGRAM@iofn is the part i, counted from 0.
@@ -340,8 +345,8 @@ in_order = $(filter $(long),$(1)) $(filter-out $(long),$(1))
 test_programs = $(addprefix $(O)/bin/tests/,$(1))
 
 all_gtests := $(notdir $(gtests))
-plain_gtests := $(filter-out $(pure_tests),$(all_gtests))
-sanitized_gtests := $(if $(findstring thread,$(SAN)),$(threaded_tests),$(filter-out $(real_time_tests),$(all_gtests)))
+plain_gtests := $(filter-out $(sanitized_only),$(all_gtests))
+sanitized_gtests := $(if $(findstring thread,$(SAN)),$(threaded_tests),$(filter-out $(plain_only),$(all_gtests)))
 plain-tests: $(call test_programs,$(plain_gtests)) $(other_tests) $(programs) $(extra_targets)
 sanitized-tests: $(call test_programs,$(sanitized_gtests)) $(extra_targets)
 # What tests/run.sh asks for.
@@ -371,6 +376,7 @@ SOAK_MINUTES ?= 480
 ORDER_EVENTS ?= 1000000
 # Of two calls of streams one stands still before each STEPS-th of its instructions.
 STEPS ?= 23
+sanitized_tools := $(O)/san-address-undefined/bin/tests/tools_test
 test-long: all $(addprefix $(O)/bin/tests/,kill_storm_test orders_test sched_test tpot_test streams_test)  ## agents and supervisors killed KILLS=10000 times; all tools at random for SOAK_MINUTES=480
 	GPUSHARE_TEST_ORDER_EVENTS=$(ORDER_EVENTS) $(O)/bin/tests/orders_test --gtest_filter='*OrderStorm.OneRuns*'
 	GPUSHARE_TEST_ORDER_EVENTS=$(ORDER_EVENTS) $(O)/bin/tests/tpot_test --gtest_filter='TpotStorm*'
@@ -379,6 +385,8 @@ test-long: all $(addprefix $(O)/bin/tests/,kill_storm_test orders_test sched_tes
 	GPUSHARE_TEST_STEPS=$(STEPS) $(O)/bin/tests/streams_test --gtest_filter='StepsTest.AllPairs'
 	GPUSHARE_TEST_VIRTUAL_KILLS=$(KILLS) $(O)/bin/tests/kill_storm_test --gtest_filter='VirtualStorm.*'
 	tests/sched/kills/storm.sh $(O) --kills $(REAL_KILLS) $(if $(AT_ONCE),--at-once $(AT_ONCE))
+	$(MAKE) SAN=address,undefined O=$(O)/san-address-undefined $(sanitized_tools)
+	$(sanitized_tools) --gtest_filter='-Demo.*:*RealTime*'
 	tests/gpu/long/soak.py $(O) --simulated --minutes $(SOAK_MINUTES)
 
 test-gpu: all $(gtests)  ## the tests of a real GPU (root)

@@ -115,6 +115,12 @@ void TurnTaking::describe(const ProcessId& process, uint32_t gpu, ProcessRecord&
   record.job_iterations = job->iterations;
   record.turn = turn->state();
   record.turn_since_ns = instant(turn->since());
+  // Who is held before its next launch has nothing on the GPU, and work all the same.
+  if (turn->waits() && turn->wants_gpu() &&
+      (record.state == ProcessState::kIdle || record.state == ProcessState::kRunning)) {
+    record.state = ProcessState::kWaiting;
+    record.state_since_ns = record.turn_since_ns;
+  }
   if (const auto left = left_.find(id); left != left_.end() && left->second.time) {
     record.job_left_us =
         static_cast<uint64_t>(std::chrono::duration_cast<Micros>(*left->second.time).count());

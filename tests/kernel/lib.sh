@@ -261,7 +261,7 @@ now_ms() { awk '{ printf "%d", $1 * 1000 }' /proc/uptime; }
 run_tests() {
   local names name code begin took
   suite=$1
-  names=$(sed -n 's/^test_\([A-Za-z0-9]*\)().*/\1/p' "$0" | grep -E "${only:-.}")
+  names=$(sed -n 's/^test_\([A-Za-z0-9]*\)().*/\1/p' "$0" | grep -E "${only:-.}" | grep -vE "${but:-^$}")
   [ -n "$names" ] || echo "[  FAILED  ] $suite.HasTests (0 ms)"
   for name in $names; do
     echo "[ RUN      ] $suite.$name"

@@ -105,7 +105,9 @@ run_suite() {
     cost) counted=-i ;; # in it a count is a nanosecond
     parallel) append+=" calls=${GPUSHARE_KERNEL_CALLS:-200}" ;;
     real) append+=" lockdep.prove_locking=0" ;; # the driver's locks are of one class, and would be reported
-    upgrade) [ -n "$is_named${GPUSHARE_KERNEL_TESTS-}" ] || append+=" only=AnUpgrade|TheNewModule|RemovalLeaves" ;;
+    # What takes longest runs if it is asked for, and in the kernels of the matrix; `together` has the agent's, too.
+    agent) [ -n "$is_named${GPUSHARE_KERNEL_TESTS-}" ] || append+=" but=WorkThatOutlives" ;;
+    upgrade) [ -n "$is_named${GPUSHARE_KERNEL_TESTS-}" ] || append+=" only=AnUpgradeUnder|TheNewModule|RemovalLeaves" ;;
     filter | module | escapes | tree) append+=" slub_debug=FZPU" ;; # finds writes to freed memory
   esac
   [ -n "$counted" ] || append+=" tsc_early_khz=$tsc_khz"

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # The parts of the agent and of the supervisor with threads of their own, and who had the GPUs before.
 threads_of_agent := $(wildcard tests/sched/daemon/gpus/*_test.cc) $(addprefix tests/sched/,enforce/driver_line_test.cc enforce/recoveries_test.cc daemon/undoing_test.cc daemon/instance_lock_test.cc)
-$(call gtest,sched_test,$(filter-out tests/sched/system/% tests/sched/kills/% tests/sched/orders/% tests/sched/gangs/% %/tpot_test.cc $(threads_of_agent) %/lifeline_test.cc,$(call below,tests/sched,*_test.cc)) tests/intercept/process_stop_test.cc,lib/libsched.a lib/libsim.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS) $(SQLITE_LIBS))
+# Long runs in virtual time, which show whom starts and caps hold up and what exchanges and tides cost.
+figures := $(addprefix tests/sched/,step/starts_test.cc account/lone_caps_test.cc spatial/exchange_test.cc slo/tide_test.cc)
+$(call gtest,figures_test,$(figures),lib/libsched.a lib/libsim.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))
+$(call gtest,sched_test,$(filter-out $(figures) tests/sched/system/% tests/sched/kills/% tests/sched/orders/% tests/sched/gangs/% %/tpot_test.cc $(threads_of_agent) %/lifeline_test.cc,$(call below,tests/sched,*_test.cc)) tests/intercept/process_stop_test.cc,lib/libsched.a lib/libsim.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS) $(SQLITE_LIBS))
 # The policies that order jobs, and the replay with which they are judged.
 $(call gtest,orders_test,$(wildcard tests/sched/orders/*_test.cc) tests/tools/support/run_tool.cc $(wildcard bench/sched/replay/*.cc),lib/libsched.a lib/libsim.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))
 $(O)/bin/tests/orders_test: | $(O)/bin/bench/order-replay

@@ -183,14 +183,21 @@ TEST(TurnsInTheAgent, RecordsShowWhoHasTheTurn) {
     }
   };
   pass(1s);
-  int looks = 0, seen[2] = {};
+  int looks = 0, seen[2] = {}, held = 0, waiting = 0;
   for (; looks < 400; ++looks) {
     pass(5ms);
-    for (const int i : {0, 1}) seen[i] += rig.record(*rig.programs[i]).turn == TurnState::kRunning;
+    for (const int i : {0, 1}) {
+      const ProcessRecord record = rig.record(*rig.programs[i]);
+      seen[i] += record.turn == TurnState::kRunning;
+      held += record.turn == TurnState::kHeld;
+      waiting += record.turn == TurnState::kHeld && record.state == ProcessState::kWaiting;
+    }
   }
   // A hand-over is shown after 10 ms; nearly all of a turn is its owner's.
   EXPECT_GT(seen[0] + seen[1], looks * 7 / 10);
   EXPECT_NEAR(seen[0], seen[1], looks / 10);
+  EXPECT_GT(held, looks / 4);
+  EXPECT_EQ(waiting, held) << "who stands before its next launch has work and no turn";
 }
 
 TEST(FifoOnOneGpu, AReloadChangesThePolicyOfOneGpuWhileProgramsRun) {
