@@ -70,7 +70,7 @@ run_tests() {
       fi
       "${before_each[@]}" timeout "$most_seconds" "$program" --gtest_filter="$filter" >"$log.log" 2>&1
       echo $? >"$log.status"
-      times | tail -n 1 | tr 'ms' '  ' | awk '{ printf "%.0f\n", 60 * $1 + $2 + 60 * $3 + $4 }' >"$log.cpu"
+      times >"$log.cpu"
     ) &
     pids[$!]=1
   done
@@ -93,6 +93,11 @@ run_sanitized_tests() { # FOLDER PROGRAM...
     run_tests "$folder" "$not" "$@"
 }
 
+# Of the children, in the second line of what `times` prints: "1m2.345s 0m1.002s".
+cpu_seconds() { # FILE
+  tail -n 1 "$1" | tr 'ms' '  ' | awk '{ printf "%.0f\n", 60 * $1 + $2 + 60 * $3 + $4 }'
+}
+
 # count_tests FOLDER LABEL PROGRAM...: of what they left. A test program that ends badly without naming
 # a test (a crash, a sanitizer's report at exit) counts as one failure, and so does one that says of no test.
 count_tests() {
@@ -106,7 +111,7 @@ count_tests() {
     skip=$(grep -cE '^\[  SKIPPED \] [^ ]+ \(' "$log")
     [ "$ok$bad$skip" != 000 ] || grep -qE '^\[==========\]' "$log" || bad=1
     printf '  %-10s %-22s %4d passed %3d failed %3d skipped %5s s of a processor\n' \
-      "$label" "$(basename "$program")" "$ok" "$bad" "$skip" "$(cat "${log%.log}.cpu")"
+      "$label" "$(basename "$program")" "$ok" "$bad" "$skip" "$(cpu_seconds "${log%.log}.cpu")"
     if [ "$skip" != 0 ]; then
       grep -A2 -E '^\S+:[0-9]+: Skipped' "$log" | grep -vE '^--|: Skipped' | sort -u | sed 's/^/      skipped: /'
     fi

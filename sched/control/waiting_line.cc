@@ -15,7 +15,7 @@ WaitingRecord record_of(const WaitingLine::Waiting& waiting) {
   record.pid = waiting.process.pid;
   record.uid = waiting.uid;
   record.start_ticks = waiting.process.start_ticks;
-  record.since_ns = static_cast<uint64_t>(waiting.since.time_since_epoch().count());
+  record.since_ns = stored_ns(waiting.since);
   record.memory_bytes = waiting.bytes;
   if (waiting.length)
     record.length_us =

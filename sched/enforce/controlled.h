@@ -25,6 +25,9 @@ namespace gpushare {
 using FrozenChannels = std::map<uint32_t, uint64_t>;
 inline constexpr uint64_t kDoubtful = 0;
 
+// A channel or a group that the driver did not know is named to it again after this.
+inline constexpr Nanos kAskAgain = std::chrono::seconds(1);
+
 // Lists of channels to thaw one after the other, because the driver counts: each channel is in as
 // many of them as freezes of it may be in force.
 using ThawRounds = std::vector<std::vector<ChannelRef>>;

@@ -7,9 +7,6 @@
 namespace gpushare {
 namespace {
 
-// A channel that the driver did not know is named again after this.
-constexpr Nanos kAskAgain = std::chrono::seconds(1);
-
 // 0: the channel is not there.
 uint64_t serial_of(const ComputeGroup& group, uint32_t channel) {
   const auto at = std::ranges::lower_bound(group.channels, channel);

@@ -7,8 +7,6 @@
 namespace gpushare {
 namespace {
 
-// A number that the driver did not know is asked for again after this.
-constexpr Nanos kAskAgain = std::chrono::seconds(1);
 // An MPS server takes the next client at any time, so one that is alone stays a client for a while.
 constexpr Nanos kAloneForGood = std::chrono::seconds(10);
 

@@ -22,7 +22,7 @@ constexpr std::size_t kMostTrials = 2;  // at one look
 
 // The same for all trials of one standstill, and not to be foretold by a period.
 Nanos Standstill::jitter(const Watch& watch, const ProcessId& process) {
-  const auto since = static_cast<uint64_t>(watch.since.time_since_epoch().count());
+  const auto since = stored_ns(watch.since);
   const uint64_t mixed = (since ^ static_cast<uint64_t>(process.pid)) * 0x9E3779B97F4A7C15;
   return Nanos(static_cast<int64_t>((mixed >> 32) % static_cast<uint64_t>(kJitter.count())));
 }

@@ -109,7 +109,7 @@ KeptOwners::Owner KeptOwners::owner_of(const Process& process, const Seen& seen)
       owner.command_line = member->command_line;
     }
   }
-  owner.job_arrived_ns = static_cast<uint64_t>(seen.arrived.time_since_epoch().count());
+  owner.job_arrived_ns = stored_ns(seen.arrived);
   owner.job_service_ns = static_cast<uint64_t>(seen.service.count());
   std::set<uint32_t> clients;
   for (const Holder& holder : process.holders)

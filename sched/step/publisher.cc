@@ -71,8 +71,6 @@ GpuSharing sharing_of(const GpuConfig& gpu) {
   return gpu.policy.entry->needs.iterations ? GpuSharing::kSlo : GpuSharing::kSpatial;
 }
 
-uint64_t instant(Time time) { return static_cast<uint64_t>(time.time_since_epoch().count()); }
-
 // The first GPU that does not answer, since when, and how many others do not; nullopt: all do.
 std::optional<std::string> problem_of(const State& state, Time now) {
   const auto& problems = state.gpu_problems;
@@ -106,8 +104,8 @@ AgentRecord record_of(const AgentIdentity& agent, Time now) {
   AgentRecord record;
   record.agent_pid = agent.agent_pid;
   record.supervisor_pid = agent.supervisor_pid;
-  record.started_ns = instant(agent.started);
-  record.published_ns = instant(now);
+  record.started_ns = stored_ns(agent.started);
+  record.published_ns = stored_ns(now);
   record.restarts = agent.restarts;
   record.is_simulated = agent.is_simulated;
   record.are_tenants_in_sysfs = agent.are_tenants_in_sysfs;
@@ -356,7 +354,7 @@ void Publisher::publish_processes(Time now) {
     record.memory_bytes = member.holder->memory_bytes;
     record.freezes = enforced.freezes;
     record.throttled_ns = static_cast<uint64_t>(member.throttled.count());
-    record.state_since_ns = instant(member.state_since);
+    record.state_since_ns = stored_ns(member.state_since);
     if (!outside_.processes.hides_others()) {
       put(record.command, command_of(process, member));
       put(record.command_line, member.command_line);

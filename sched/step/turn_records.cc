@@ -11,8 +11,6 @@
 namespace gpushare {
 namespace {
 
-uint64_t instant(Time time) { return static_cast<uint64_t>(time.time_since_epoch().count()); }
-
 uint32_t micros(Nanos time) {
   return static_cast<uint32_t>(
       std::clamp<int64_t>(std::chrono::duration_cast<Micros>(time).count(), 0, kUnknown32 - 1));
@@ -110,11 +108,11 @@ void TurnTaking::describe(const ProcessId& process, uint32_t gpu, ProcessRecord&
   const JobTurn* const turn = conductor_.find(id);
   if (job == nullptr || turn == nullptr) return;
   record.job = id;
-  record.job_arrived_ns = instant(job->arrived);
+  record.job_arrived_ns = stored_ns(job->arrived);
   record.job_service_ns = static_cast<uint64_t>(std::max(job->service, Nanos{}).count());
   record.job_iterations = job->iterations;
   record.turn = turn->state();
-  record.turn_since_ns = instant(turn->since());
+  record.turn_since_ns = stored_ns(turn->since());
   // Who is held before its next launch has nothing on the GPU, and work all the same.
   if (turn->waits() && turn->wants_gpu() &&
       (record.state == ProcessState::kIdle || record.state == ProcessState::kRunning)) {

@@ -58,7 +58,7 @@ void write_ending(Region& region, uint32_t agent_pid, EndingKind kind, uint32_t 
   ending.agent_pid = agent_pid;
   ending.kind = kind;
   ending.code = code;
-  ending.ended_ns = static_cast<uint64_t>(now.time_since_epoch().count());
+  ending.ended_ns = stored_ns(now);
   write_record(region.ending, ending);
 }
 

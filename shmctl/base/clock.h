@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 
 namespace gpushare {
 
@@ -14,6 +15,11 @@ using namespace std::chrono_literals;  // 60s, 200ms, 80us
 using Nanos = std::chrono::nanoseconds;
 using Micros = std::chrono::microseconds;
 using Time = std::chrono::time_point<std::chrono::steady_clock, Nanos>;
+
+// As records and messages hold a point in time: nanoseconds of CLOCK_MONOTONIC.
+inline uint64_t stored_ns(Time time) {
+  return static_cast<uint64_t>(time.time_since_epoch().count());
+}
 
 // Where code that waits reads the time. now() of a clock never goes backwards.
 class Clock {

@@ -206,7 +206,7 @@ void write_header(Region& region) {
   header.max_tenants = kMaxTenants;
   header.max_processes = kMaxProcesses;
   header.max_ledger = kMaxLedger;
-  header.created_ns = static_cast<uint64_t>(MonotonicClock().now().time_since_epoch().count());
+  header.created_ns = stored_ns(MonotonicClock().now());
   write_ledger_place(header);
 }
 

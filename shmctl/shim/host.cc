@@ -25,8 +25,6 @@ namespace {
 constexpr const char* kListen = "listen on the shim socket";
 constexpr Nanos kSweep = std::chrono::milliseconds(100);
 
-uint64_t ns(Time time) { return static_cast<uint64_t>(time.time_since_epoch().count()); }
-
 Result<> send_descriptors(const Fd& connection, const Fd& slot, int wake, int life) {
   DescriptorMessage message;
   message.put(slot.get(), wake, life);
@@ -154,7 +152,7 @@ Result<Fd> ShimHost::make_slot(const ProcessId& process, uid_t user, const ShimR
   for (std::size_t i = 0; i < gpus; ++i) add_gpu(slot, static_cast<uint32_t>(i), request.gpus[i]);
   if (request.mps_pipe.size() < sizeof slot.mps_pipe)
     request.mps_pipe.copy(slot.mps_pipe, sizeof slot.mps_pipe - 1);
-  slot.beat_ns.store(ns(now_), std::memory_order_relaxed);
+  slot.beat_ns.store(stored_ns(now_), std::memory_order_relaxed);
   slot.gate.store(request.is_closed ? 1 : 0, std::memory_order_relaxed);
   slot.iterations.run_until.store(request.run_until, std::memory_order_relaxed);
   slot.credit.most_ahead_us.store(request.most_ahead_us, std::memory_order_relaxed);
@@ -170,7 +168,7 @@ void ShimHost::beat(Time now) {
   now_ = now;
   for (const auto& [process, mapping] : slots_) {
     ShimSlot& slot = *mapping->slot;
-    slot.beat_ns.store(ns(now), std::memory_order_relaxed);
+    slot.beat_ns.store(stored_ns(now), std::memory_order_relaxed);
     const bool is_closed = (slot.gate.load(std::memory_order_relaxed) & 1) != 0;
     const uint64_t gave_up = slot.gave_up.load(std::memory_order_relaxed);
     if (std::exchange(mapping->gave_up, gave_up) != gave_up && is_closed) close_again(slot);

@@ -23,9 +23,7 @@ constexpr Nanos kDropEndedEach = std::chrono::seconds(1);
 
 int reported_to = -1;
 
-uint64_t monotonic_ns() {
-  return static_cast<uint64_t>(MonotonicClock().now().time_since_epoch().count());
-}
+uint64_t monotonic_ns() { return stored_ns(MonotonicClock().now()); }
 
 bool has_ended(const Fd& process) {
   pollfd end{.fd = process.get(), .events = POLLIN, .revents = 0};

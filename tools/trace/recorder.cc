@@ -31,8 +31,6 @@ int64_t epoch_less_monotonic() {
          MonotonicClock().now().time_since_epoch().count();
 }
 
-uint64_t ns_of(Time time) { return static_cast<uint64_t>(time.time_since_epoch().count()); }
-
 class Recorder {
  public:
   Recorder(Client& client, StatusSource& source) : client_(client), source_(source) {}
@@ -74,7 +72,7 @@ class Recorder {
     const bool is_whole = !result_.was_interrupted && !result_.failure;
     const uint64_t start_ns = result_.recording.start_ns;
     result_.recording.end_ns = is_whole ? start_ns + static_cast<uint64_t>(length.count())
-                                        : std::max(start_ns, ns_of(clock_.now()));
+                                        : std::max(start_ns, stored_ns(clock_.now()));
     return std::move(result_);
   }
 
@@ -129,7 +127,7 @@ class Recorder {
           TraceProcess{text_of({process.command, sizeof(process.command)}), row.tenant});
       if (process.share_permille != kUnknown32)
         recording.shares.push_back(
-            {ns_of(status->taken), process.gpu, process.pid, process.share_permille});
+            {stored_ns(status->taken), process.gpu, process.pid, process.share_permille});
     }
     if (!std::exchange(has_sampled_, true)) note_turns(status->snapshot);
     for (const GpuRecord& gpu : status->snapshot.gpus)

@@ -143,7 +143,7 @@ std::vector<std::string> queue_lines(const Status& status, const Screen& screen,
                                      std::optional<uint32_t> gpu) {
   const PlaneSnapshot& snapshot = status.snapshot;
   std::vector<std::string> lines;
-  const auto now = static_cast<uint64_t>(status.taken.time_since_epoch().count());
+  const auto now = stored_ns(status.taken);
   const auto with_waiting = [&] {
     add_waiting(lines, waiting_for(snapshot, gpu), now, screen);
     return lines;

@@ -36,8 +36,6 @@ bool is_well_formed(const Work& work) {
   return false;
 }
 
-uint64_t nanos(Time time) { return static_cast<uint64_t>(time.time_since_epoch().count()); }
-
 }  // namespace
 
 EngineModel& Model::engine(const Group& group) {
@@ -49,7 +47,8 @@ void Model::submit(uint32_t client, const Work& work) {
   Context* context = find_context(client, work.context);
   if (context == nullptr || !is_well_formed(work) || owner->work.contains(work.sequence)) {
     if (owner != nullptr)
-      outbox_.emplace_back(client, Completion{work.sequence, nanos(now_), nanos(now_), EINVAL, 0});
+      outbox_.emplace_back(client,
+                           Completion{work.sequence, stored_ns(now_), stored_ns(now_), EINVAL, 0});
     return deliver();
   }
   Queue& queue = context->queues[work.queue];
@@ -116,7 +115,7 @@ void Model::stop(uint32_t client, uint64_t sequence) {
 
 ProgressReply Model::progress(uint32_t client, uint64_t sequence) const {
   ProgressReply reply{};
-  reply.now_ns = nanos(now_);
+  reply.now_ns = stored_ns(now_);
   const Client* owner = find_client(client);
   if (owner == nullptr) return reply;
   const auto found = owner->work.find(sequence);
@@ -181,8 +180,8 @@ void Model::finish(Item& item, uint32_t status) {
   Client& client = *queue.context->client;
   const Time started = item.has_started ? item.started : now_;
   if ((item.work.sequence & kOwnWork) == 0)
-    outbox_.emplace_back(client.handle,
-                         Completion{item.work.sequence, nanos(started), nanos(now_), status, 0});
+    outbox_.emplace_back(client.handle, Completion{item.work.sequence, stored_ns(started),
+                                                   stored_ns(now_), status, 0});
   const uint64_t sequence = item.work.sequence;
   leave_meeting(item);
   client.work.erase(sequence);

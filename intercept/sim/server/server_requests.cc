@@ -329,7 +329,7 @@ void Server::answer_utilisation(Peer& peer, uint64_t tag, uint32_t gpu) {
     const UtilisationSample sample = model_.utilisation(gpu);
     const uint32_t busy_ppm =
         sample.busy < 0 ? kNotTold : static_cast<uint32_t>(std::lround(sample.busy * 1e6));
-    uses.push_back({0, busy_ppm, to_ns(sample.from), to_ns(sample.until)});
+    uses.push_back({0, busy_ppm, stored_ns(sample.from), stored_ns(sample.until)});
     for (const Utilisation& each : sample.of)
       uses.push_back({each.pid, static_cast<uint32_t>(each.sm_fraction * 1e6), 0, 0});
   }
@@ -360,11 +360,11 @@ void Server::answer_switches(Peer& peer, uint64_t tag, uint32_t gpu) {
   std::vector<Switch> records;
   records.reserve(batch.records.size());
   for (const SwitchRecord& record : batch.records)
-    records.push_back({to_ns(record.time), record.pid, record.context, record.is_start, 0});
+    records.push_back({stored_ns(record.time), record.pid, record.context, record.is_start, 0});
   reply.count = static_cast<uint32_t>(records.size());
   reply.has_more = place < log.end();
   reply.lost = batch.lost;
-  reply.complete_until_ns = to_ns(batch.complete_until);
+  reply.complete_until_ns = stored_ns(batch.complete_until);
   peer.answer(Kind::kReadSwitches, tag, reply, std::as_bytes(std::span(records)));
 }
 

@@ -128,7 +128,7 @@ bool fill(const Event& wire, decltype(DriverEvent::what)& what) {
 
 Event encode(const DriverEvent& event) {
   Event wire{};
-  wire.time_ns = to_ns(event.time);
+  wire.time_ns = stored_ns(event.time);
   wire.start_ticks = event.process.start_ticks;
   wire.pid = event.process.pid;
   wire.what = static_cast<uint32_t>(event.what.index());

@@ -13,7 +13,6 @@ Event encode(const DriverEvent& event);
 // nullopt when it is no event of this version.
 std::optional<DriverEvent> decode(const Event& event);
 
-inline uint64_t to_ns(Time time) { return static_cast<uint64_t>(time.time_since_epoch().count()); }
 inline Time from_ns(uint64_t ns) { return Time(Nanos(static_cast<int64_t>(ns))); }
 
 }  // namespace gpushare::sim

@@ -12,8 +12,8 @@ namespace {
 using namespace test;
 
 // And a busy program of another tenant on each GPU.
-struct JobAndTwo : test::JobOnTwoGpus {
-  explicit JobAndTwo(const std::vector<Setting>& settings = {}) : JobOnTwoGpus(settings) {
+struct JobAndOthers : test::JobOnTwoGpus {
+  explicit JobAndOthers(const std::vector<Setting>& settings = {}) : JobOnTwoGpus(settings) {
     for (const uint32_t gpu : {0U, 1U}) add_busy("other", {}, gpu);
     run_for(4s);
   }
@@ -22,7 +22,7 @@ struct JobAndTwo : test::JobOnTwoGpus {
 
 // Its peer waits on its GPU for ever, and is one among others there.
 TEST(UnrulyRanks, OneThatIsKilledInACollectiveTakesNobodysTime) {
-  JobAndTwo rig;
+  JobAndOthers rig;
   EXPECT_NEAR(rig.rate(rig.job, 2s), 0.5, 0.03);
   rig.end(0);
   rig.run_for(kGivenUp);
@@ -37,7 +37,7 @@ TEST(UnrulyRanks, OneThatIsKilledInACollectiveTakesNobodysTime) {
 }
 
 TEST(UnrulyRanks, AllOnOneOfItsGpusMayEndAtOnce) {
-  JobAndTwo rig({{"max", "40%"}});
+  JobAndOthers rig({{"max", "40%"}});
   rig.end(0);
   rig.end(2);
   rig.run_for(kGivenUp);
@@ -45,7 +45,7 @@ TEST(UnrulyRanks, AllOnOneOfItsGpusMayEndAtOnce) {
 }
 
 TEST(UnrulyRanks, OneThatIsStoppedLendsItsGpuAndHasItBack) {
-  JobAndTwo rig;
+  JobAndOthers rig;
   for (int i = 0; i < 2; ++i) {
     rig.job.hold(0);
     rig.run_for(kGivenUp);
