@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "shmctl/base/fd.h"
+#include "shmctl/plane/fields.h"
 #include "shmctl/plane/snapshot.h"
 #include "shmctl/program/child.h"
 #include "shmctl/program/command_line.h"
@@ -24,11 +25,6 @@ namespace {
 constexpr uint32_t kTenants = 1000, kGpus = 8;
 constexpr const char* kRequest =
     "GET /metrics HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n";
-
-template <size_t N>
-void put(char (&into)[N], const std::string& text) {
-  *std::copy_n(text.begin(), std::min(text.size(), N - 1), into) = '\0';
-}
 
 void fill(Region& region) {
   const Publication publication(region);
@@ -43,13 +39,13 @@ void fill(Region& region) {
     gpu.index = g;
     gpu.busy_permille = 950;
     gpu.memory_bytes = gpu.memory_used_bytes = uint64_t{141} << 30;
-    put(gpu.uuid, fmt::format("GPU-{:08x}-aaaa-bbbb-cccc-0123456789ab", g));
-    put(gpu.name, "NVIDIA H200");
+    put_text(gpu.uuid, fmt::format("GPU-{:08x}-aaaa-bbbb-cccc-0123456789ab", g));
+    put_text(gpu.name, "NVIDIA H200");
     write_record(region.gpus[g], gpu);
   }
   for (uint32_t t = 0; t < kTenants; ++t) {
     TenantRecord tenant;
-    put(tenant.name, fmt::format("department-{:02}-project-{:04}", t % 40, t));
+    put_text(tenant.name, fmt::format("department-{:02}-project-{:04}", t % 40, t));
     tenant.quota_us = 30'000;
     tenant.iteration_us = 1'234'567'890 + t;
     std::ranges::fill(tenant.iteration_counts, 1'000 + t);

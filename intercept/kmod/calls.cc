@@ -6,14 +6,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "shmctl/plane/fields.h"
+
 namespace gpushare::kmod {
 namespace {
-
-// Copies the text, cut so that a terminating zero stays. Requires that `to` is all zero.
-template <std::size_t N>
-void put(char (&to)[N], std::string_view text) {
-  std::ranges::copy(text.substr(0, N - 1), to);
-}
 
 gpushare_pressure pressure_record(const PressureFigures& pressure) {
   gpushare_pressure record{};
@@ -26,7 +22,7 @@ gpushare_pressure pressure_record(const PressureFigures& pressure) {
 
 gpushare_usage encoded(const TenantUsage& usage) {
   gpushare_usage record{};
-  put(record.tenant, usage.tenant);
+  put_text(record.tenant, usage.tenant);
   record.gpu_time_us = static_cast<uint64_t>(usage.gpu_time.count());
   record.throttled_us = static_cast<uint64_t>(usage.throttled.count());
   record.freezes = usage.freezes;
@@ -94,15 +90,15 @@ Result<> set_gpu(Device& device, const GpuInfo& gpu, std::string_view sharing,
   argument.index = gpu.instance;
   argument.sm_count = gpu.sm_count == 0 ? GPUSHARE_UNKNOWN : gpu.sm_count;
   argument.memory_bytes = gpu.memory_bytes;
-  put(argument.uuid, gpu.uuid);
-  put(argument.sharing, sharing);
-  put(argument.policy, policy);
+  put_text(argument.uuid, gpu.uuid);
+  put_text(argument.sharing, sharing);
+  put_text(argument.policy, policy);
   return device.call(GPUSHARE_IOC_SET_GPU, &argument, "show a GPU in sysfs");
 }
 
 Result<> set_policy(Device& device, std::string_view name) {
   gpushare_policy argument{};
-  put(argument.name, name);
+  put_text(argument.name, name);
   return device.call(GPUSHARE_IOC_SET_POLICY, &argument, "show the policy in sysfs");
 }
 

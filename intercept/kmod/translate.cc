@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "intercept/nvrm/decode.h"
+#include "shmctl/plane/fields.h"
 
 namespace gpushare::kmod {
 namespace {
@@ -14,17 +15,13 @@ namespace {
 using Event = decltype(DriverEvent::what);
 using Notice = decltype(KernelNotice::what);
 
-template <std::size_t N>
-std::string text_of(const char (&bytes)[N]) {
-  return {bytes, ::strnlen(bytes, N)};
-}
-
 std::optional<Event> event_of(const gpushare_event& record) {
   const gpushare_event_object& object = record.object;
   switch (record.kind) {
     case GPUSHARE_EVENT_PROCESS_OPENED:
       return ProcessOpened{static_cast<pid_t>(record.opened.ns_pid), record.opened.cgroup_id,
-                           record.opened.uid, nvrm::printable(text_of(record.opened.comm))};
+                           record.opened.uid,
+                           nvrm::printable(std::string(text_in(record.opened.comm)))};
     case GPUSHARE_EVENT_PROCESS_CLOSED:
       return ProcessClosed{.by_exec = (record.flags & GPUSHARE_EVENT_BY_EXEC) != 0};
     case GPUSHARE_EVENT_CLIENT_CREATED:
@@ -52,11 +49,11 @@ std::optional<Event> event_of(const gpushare_event& record) {
 std::optional<Notice> notice_of(const gpushare_event& record, const ProcessId& process) {
   switch (record.kind) {
     case GPUSHARE_EVENT_PROCESS_OPENED:
-      return TenantAssigned{process, text_of(record.opened.tenant), true};
+      return TenantAssigned{process, std::string(text_in(record.opened.tenant)), true};
     case GPUSHARE_EVENT_PROCESS_MOVED:
-      return TenantAssigned{process, text_of(record.moved.tenant), false};
+      return TenantAssigned{process, std::string(text_in(record.moved.tenant)), false};
     case GPUSHARE_EVENT_SETTINGS_CHANGED:
-      return SettingsChanged{text_of(record.settings.tenant),
+      return SettingsChanged{std::string(text_in(record.settings.tenant)),
                              record.settings.setting == GPUSHARE_SETTING_PROCS
                                  ? SettingsChanged::What::kMembers
                                  : SettingsChanged::What::kSettings};

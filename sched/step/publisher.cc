@@ -18,23 +18,12 @@
 #include "sched/registry/ended.h"
 #include "sched/step/turn_taking.h"
 #include "sched/step/views.h"
+#include "shmctl/plane/fields.h"
 #include "shmctl/plane/snapshot.h"
 #include "shmctl/settings/record_settings.h"
 
 namespace gpushare {
 namespace {
-
-template <std::size_t N>
-void put(char (&field)[N], std::string_view text) {
-  const std::size_t length = std::min(text.size(), N - 1);
-  std::ranges::copy(text.substr(0, length), field);
-  std::fill(field + length, field + N, '\0');
-}
-
-template <std::size_t N>
-std::string text_of(const char (&field)[N]) {
-  return {field, ::strnlen(field, N)};
-}
 
 uint32_t permille(double share) {
   if (share < 0) return kUnknown32;
@@ -118,7 +107,7 @@ std::map<uint32_t, TenantUse> published_use(const Region& region, const Tenants&
     if (!is_written(region.tenants[slot].record)) continue;
     const auto record = read_record(region.tenants[slot].record);
     if (!record) continue;
-    if (tenants.at(slot)->name != text_of(record->name)) continue;
+    if (tenants.at(slot)->name != text_in(record->name)) continue;
     TenantUse use{.throttled = Nanos(record->throttled_ns),
                   .freezes = record->freezes,
                   .frozen_turn = Nanos(record->frozen_turn_ns),
@@ -189,9 +178,9 @@ void Publisher::publish_agent(Time now) {
   record.can_freeze = support.can_freeze;
   record.can_set_slice = support.can_set_slice;
   record.has_switch_log = support.has_switch_log;
-  put(record.driver_version, support.driver_version);
-  put(record.policy, config_.policy_names(gpus.size()));
-  put(record.observe_only_reason, problem_of(state_, now).value_or(support.reason));
+  put_text(record.driver_version, support.driver_version);
+  put_text(record.policy, config_.policy_names(gpus.size()));
+  put_text(record.observe_only_reason, problem_of(state_, now).value_or(support.reason));
   write_record(region_.agent, record);
 }
 
@@ -220,10 +209,10 @@ void Publisher::publish_gpus() {
         static_cast<uint32_t>(std::ranges::unique(tenants).begin() - tenants.begin());
     record.log_records = accounting.records();
     record.log_lost = accounting.lost();
-    put(record.uuid, info.uuid);
-    put(record.name, info.name);
-    put(record.pci, info.pci);
-    put(record.policy, config_.gpu(info.index).policy.entry->name);
+    put_text(record.uuid, info.uuid);
+    put_text(record.name, info.name);
+    put_text(record.pci, info.pci);
+    put_text(record.policy, config_.gpu(info.index).policy.entry->name);
     if (state_.turns != nullptr) state_.turns->describe(info.index, record);
     write_record(region_.gpus[info.index], record);
   }
@@ -236,7 +225,7 @@ bool Publisher::describe_tenants() {
   std::ranges::fill(tenants_, TenantRecord{});
   for (const uint32_t slot : state_.tenants.slots()) {
     const Tenant& tenant = *state_.tenants.at(slot);
-    put(tenants_[slot].name, tenant.name);
+    put_text(tenants_[slot].name, tenant.name);
     put_settings(tenants_[slot], tenant.settings);
     tenants_[slot].frozen_by_user = tenant.is_frozen;
   }
@@ -356,10 +345,10 @@ void Publisher::publish_processes(Time now) {
     record.throttled_ns = static_cast<uint64_t>(member.throttled.count());
     record.state_since_ns = stored_ns(member.state_since);
     if (!outside_.processes.hides_others()) {
-      put(record.command, command_of(process, member));
-      put(record.command_line, member.command_line);
+      put_text(record.command, command_of(process, member));
+      put_text(record.command_line, member.command_line);
     }
-    put(record.note, note_of(key, member, enforced, now));
+    put_text(record.note, note_of(key, member, enforced, now));
     if (state_.turns != nullptr) state_.turns->describe(id, gpu, record);
     std::ranges::copy(use.history_permille, record.history_permille);
     write_record(region_.processes[member.slot].record, record);

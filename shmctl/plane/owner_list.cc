@@ -6,18 +6,10 @@
 #include <string_view>
 #include <utility>
 
+#include "shmctl/plane/fields.h"
+
 namespace gpushare {
 namespace {
-
-template <std::size_t N>
-void put_text(char (&field)[N], std::string_view text) {
-  text.copy(field, N - 1);  // the rest is zero
-}
-
-template <std::size_t N>
-std::string text_of(const char (&field)[N]) {
-  return {field, ::strnlen(field, N - 1)};
-}
 
 OwnerRecord record_of(const OwnerList::Owner& owner,
                       const std::array<uint32_t, kOwnerClients>& clients) {
@@ -39,9 +31,9 @@ void add(OwnerList::Owner& owner, const OwnerRecord& found) {
   owner.process = {found.pid, found.start_ticks};
   owner.uid = found.uid;
   owner.run = found.run;
-  owner.tenant = text_of(found.tenant);
-  owner.command = text_of(found.command);
-  owner.command_line = text_of(found.command_line);
+  owner.tenant = text_in(found.tenant);
+  owner.command = text_in(found.command);
+  owner.command_line = text_in(found.command_line);
   owner.job_arrived_ns = found.job_arrived_ns;
   owner.job_service_ns = found.job_service_ns;
   for (const uint32_t client : found.clients)

@@ -41,9 +41,13 @@ Result<Client> Client::connect(const std::string& path) {
   constexpr const char* kStep = "connect to the agent";
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path.empty() || path.size() >= sizeof(address.sun_path))
+  if (path.empty())
     return make_error(std::errc::invalid_argument, kStep,
-                      fmt::format("'{}' is not a socket's path (1 to {} characters)", path,
+                      "--region was given and no --socket, so it is not known where that agent "
+                      "listens: give both");
+  if (path.size() >= sizeof(address.sun_path))
+    return make_error(std::errc::invalid_argument, kStep,
+                      fmt::format("'{}' is not a socket's path (at most {} characters)", path,
                                   sizeof(address.sun_path) - 1));
   std::memcpy(address.sun_path, path.data(), path.size());
   Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));

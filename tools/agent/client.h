@@ -18,7 +18,8 @@ inline constexpr Nanos kAnswerTimeout = std::chrono::seconds(5);
 
 class Client {
  public:
-  // The error's detail names the path and what to do: start the agent, or get the permission.
+  // The error's detail names the path and what to do: start the agent, or get the permission. An
+  // empty path is Endpoints::socket of an agent whose region alone was named.
   static Result<Client> connect(const std::string& path);
 
   Result<> send(const Request& request);

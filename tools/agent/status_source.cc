@@ -54,6 +54,9 @@ Result<Status> StatusSource::read_plane() {
 }
 
 Result<Status> StatusSource::read_mapped() {
+  if (endpoints_.region.empty())
+    return make_error(std::errc::invalid_argument, "open control plane",
+                      "--socket was given and no --region: give both");
   if (!plane_) {
     auto plane = ControlPlane::open_read_only(endpoints_.region);
     if (!plane) return std::unexpected(plane.error());
@@ -72,9 +75,11 @@ Result<Status> StatusSource::read_socket() const {
 }
 
 Result<Status> StatusSource::read() {
+  if (endpoints_.region.empty()) return read_socket();
   auto mapped = read_plane();
   if (mapped && mapped->health.is_live()) return mapped;
   plane_.reset();
+  if (endpoints_.socket.empty()) return mapped;
   // A stuck agent would not answer either.
   if (mapped && mapped->health.state == AgentHealth::State::kStale) return mapped;
   auto asked = read_socket();

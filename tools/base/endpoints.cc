@@ -25,9 +25,16 @@ Command with_endpoints(Command program) {
 
 Endpoints endpoints_of(const Invocation& invocation) {
   const char* const named = std::getenv("GPUSHARE_SYSFS");
-  const std::string usual = invocation.has("socket") ? "" : GPUSHARE_SYSFS_PATH;
-  return {invocation.text("socket"), invocation.text("region"),
-          named != nullptr && *named != '\0' ? named : usual};
+  const bool is_usual = !invocation.has("socket") && !invocation.has("region");
+  // The usual one of the two would be that of another agent than the named one.
+  const bool is_one_named = invocation.has("socket") != invocation.has("region");
+  const auto place = [&](const char* option) {
+    return is_one_named && !invocation.has(option) ? "" : invocation.text(option);
+  };
+  return {place("socket"), place("region"),
+          named != nullptr && *named != '\0' ? named
+          : is_usual                         ? GPUSHARE_SYSFS_PATH
+                                             : ""};
 }
 
 Result<std::optional<uint32_t>> gpu_option(const Invocation& invocation) {

@@ -14,10 +14,12 @@
 namespace gpushare {
 
 struct Endpoints {
+  // At least one of these is not empty. The other one is when only one was named, in the options
+  // and the environment together: then the named one is all that is known of that agent.
   std::string socket;  // path of the control socket
   std::string region;  // POSIX shared memory name of the control plane
-  // The kernel module's files: $GPUSHARE_SYSFS, otherwise where it puts them. Empty when a socket
-  // was named, because that agent is then the one to ask.
+  // The kernel module's files: $GPUSHARE_SYSFS, otherwise where it puts them. Empty when an
+  // agent was named, because that one is then to be asked.
   std::string sysfs;
 };
 

@@ -18,12 +18,14 @@
 namespace gpushare {
 namespace {
 
-DoctorInput look(const Endpoints& endpoints) {
+DoctorInput look(Endpoints endpoints) {
+  const auto agent = ask_hello(endpoints.socket);
+  if (agent && endpoints.region.empty()) endpoints.region = agent->region;
   auto plane = ControlPlane::open_read_only(endpoints.region);
   return {.root = "/",
           .uid = ::geteuid(),
           .socket = endpoints.socket,
-          .agent = ask_hello(endpoints.socket),
+          .agent = agent,
           .status = StatusSource(endpoints).read(),
           .region = plane ? Result<>() : std::unexpected(plane.error())};
 }

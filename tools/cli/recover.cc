@@ -17,6 +17,10 @@ namespace gpushare {
 namespace {
 
 ExitCode become_gpushared(const char* what, const Endpoints& endpoints) {
+  if (endpoints.region.empty())
+    return report(Error{std::make_error_code(std::errc::invalid_argument), "open control plane",
+                        "no agent runs there, and --region was not given with --socket: give the "
+                        "one that it had"});
   const std::string program = find_gpushared();
   ::execlp(program.c_str(), "gpushared", what, "--region", endpoints.region.c_str(),
            static_cast<char*>(nullptr));

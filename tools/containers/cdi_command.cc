@@ -53,7 +53,7 @@ ExitCode generate(const Invocation& invocation) {
     const auto library = find_shim_library();
     if (!library) return report(library.error());
     options.shim = *library;
-    options.run_folder = std::filesystem::path(endpoints.socket).parent_path();
+    options.run_folder = std::filesystem::path(invocation.text("socket")).parent_path();
   }
   if (const auto owned = check_replaceable(options); !owned) return report(owned.error());
   std::vector<std::string> left_out;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string_view>
 
+#include "shmctl/plane/fields.h"
 #include "shmctl/program/nearest.h"
 #include "shmctl/settings/tenant_settings.h"
 #include "tools/agent/status_source.h"
@@ -17,14 +18,10 @@ namespace gpushare {
 namespace {
 
 std::optional<Status> live_status(const Endpoints& endpoints) {
-  auto status = StatusSource(endpoints).read_plane();
+  StatusSource source(endpoints);
+  auto status = endpoints.region.empty() ? source.read() : source.read_plane();
   if (!status || !status->health.is_live()) return std::nullopt;
   return std::move(*status);
-}
-
-std::string_view name_of(const TenantRecord& tenant) {
-  const std::string_view field(tenant.name, sizeof(tenant.name));
-  return field.substr(0, field.find('\0'));
 }
 
 // The settings that were to be set, or one that changes nothing.
@@ -43,7 +40,7 @@ std::string advice_on_tenant(const Endpoints& endpoints, const Request& request)
   const auto status = live_status(endpoints);
   if (!status) return "";
   std::vector<std::string_view> names;
-  for (const auto& [slot, record] : status->snapshot.tenants) names.push_back(name_of(record));
+  for (const auto& [slot, record] : status->snapshot.tenants) names.push_back(text_in(record.name));
   if (std::ranges::find(names, request.tenant) != names.end()) return "";
   if (const std::string_view near = nearest(request.tenant, names); !near.empty())
     return fmt::format("did you mean '{}'?", near);
@@ -85,7 +82,7 @@ uint32_t processes_on_gpus(const Endpoints& endpoints, const std::string& tenant
   const auto status = live_status(endpoints);
   if (!status) return 0;
   for (const auto& [slot, record] : status->snapshot.tenants)
-    if (name_of(record) == tenant) return record.process_count;
+    if (text_in(record.name) == tenant) return record.process_count;
   return 0;
 }
 

@@ -169,6 +169,8 @@ Finding check_unit(const MachineFiles& files) {
 Finding check_socket(const MachineFiles& files, const DoctorInput& input) {
   namespace fs = std::filesystem;
   std::error_code code;
+  if (input.socket.empty())
+    return warning("control socket", "--region was given and no --socket", "give both");
   const fs::file_status status = fs::status(files.at(input.socket), code);
   if (status.type() == fs::file_type::not_found)
     return fail("control socket", input.socket + " is missing", how_to_start(input.root));

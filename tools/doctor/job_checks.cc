@@ -25,7 +25,8 @@ std::optional<Finding> find_rough_stop(const PlaneSnapshot& snapshot) {
                      fmt::format("{} has used a GPU for {:.0f} s and no iterations of it are "
                                  "known: it is stopped in mid-kernel when its turn ends",
                                  name_of(process), had / 1e9),
-                     "start it with gpushare run --shim, or announce its iterations (gpushare.h)"};
+                     "start it with gpushare run --shim; where that was done, none was recognised: "
+                     "announce them (gpushare.h)"};
     }
     const double mean = had / static_cast<double>(process.job_iterations);
     if (mean > static_cast<double>(kLongestGrace.count()))

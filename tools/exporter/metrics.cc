@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "shmctl/base/version.h"
+#include "shmctl/plane/fields.h"
 #include "shmctl/plane/status_json.h"
 #include "tools/exporter/exposition.h"
 
@@ -23,12 +24,6 @@ constexpr size_t kOfAgent = 1 << 16, kOfTenant = 4096, kOfTenantOnGpu = 1024;
 double ratio(uint32_t permille) { return permille / 1000.0; }
 double seconds_of_micros(uint64_t us) { return static_cast<double>(us) / 1e6; }
 double seconds_of_nanos(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
-
-template <size_t N>
-std::string text_of(const char (&field)[N]) {
-  const std::string_view text(field, N);
-  return std::string(text.substr(0, text.find('\0')));
-}
 
 // What all samples share is put into text once.
 struct TenantOnGpu {
@@ -48,10 +43,10 @@ class Writer {
         out_(kOfAgent +
              snapshot_.tenants.size() * (kOfTenant + snapshot_.gpus.size() * kOfTenantOnGpu)) {
     for (const GpuRecord& gpu : snapshot_.gpus)
-      gpu_labels_.push_back(
-          label_text({{"gpu", std::to_string(gpu.index)}, {"UUID", text_of(gpu.uuid)}}));
+      gpu_labels_.push_back(label_text(
+          {{"gpu", std::to_string(gpu.index)}, {"UUID", std::string(text_in(gpu.uuid))}}));
     for (const auto& [slot, tenant] : snapshot_.tenants)
-      tenant_labels_.push_back(label_text({{"tenant", text_of(tenant.name)}}));
+      tenant_labels_.push_back(label_text({{"tenant", std::string(text_in(tenant.name))}}));
     for (const auto& [slot, process] : snapshot_.processes)
       processes_[{process.tenant, process.gpu}].push_back(&process);
     for (size_t t = 0; t < snapshot_.tenants.size(); ++t)
@@ -174,8 +169,8 @@ void Writer::write_agent() {
   const AgentRecord& agent = snapshot_.agent;
   write_up(out_, true);
   out_.begin("gpushare_agent_info", Type::kGauge, "What the agent drives and by which policy.");
-  out_.add(label_text({{"driver_version", text_of(agent.driver_version)},
-                       {"policy", text_of(agent.policy)},
+  out_.add(label_text({{"driver_version", std::string(text_in(agent.driver_version))},
+                       {"policy", std::string(text_in(agent.policy))},
                        {"simulated", agent.is_simulated != 0 ? "true" : "false"}}),
            uint64_t{1});
   out_.begin("gpushare_agent_start_time_seconds", Type::kGauge,
@@ -208,8 +203,8 @@ void Writer::write_gpus() {
   for (size_t g = 0; g < snapshot_.gpus.size(); ++g) {
     const GpuRecord& gpu = snapshot_.gpus[g];
     out_.add(gpu_labels_[g] + "," +
-                 label_text({{"name", text_of(gpu.name)},
-                             {"pci", text_of(gpu.pci)},
+                 label_text({{"name", std::string(text_in(gpu.name))},
+                             {"pci", std::string(text_in(gpu.pci))},
                              {"sharing", std::string(sharing_text(gpu.sharing))}}),
              uint64_t{1});
   }

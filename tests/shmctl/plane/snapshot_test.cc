@@ -9,20 +9,16 @@
 #include <string_view>
 #include <thread>
 
+#include "shmctl/plane/fields.h"
 #include "shmctl/plane/ledger.h"
 #include "tests/shmctl/plane/temp_region.h"
 
 namespace gpushare {
 namespace {
 
-template <std::size_t N>
-void set_text(char (&to)[N], std::string_view text) {
-  std::ranges::copy(text.substr(0, N - 1), to);
-}
-
 TenantRecord tenant(std::string_view name) {
   TenantRecord record;
-  set_text(record.name, name);
+  put_text(record.name, name);
   return record;
 }
 

@@ -299,6 +299,25 @@ TEST(GpushareRecover, BecomesTheGpusharedBesideIt) {
   EXPECT_EQ(forgotten.exit_code, 5);
 }
 
+// The other one is not that of the usual agent: two agents would be mixed.
+TEST(GpushareRecover, WhoNamesOneOfSocketAndRegionNamesNoOtherAgent) {
+  const TempDir dir;
+  const std::vector<std::string> unset{"GPUSHARE_SOCKET=", "GPUSHARE_REGION="};
+  const ToolResult recovered = run_tool("gpushare", {"recover", "--socket", dir.at("none")}, unset);
+  EXPECT_EQ(recovered.exit_code, 2);
+  EXPECT_NE(recovered.err.find("--region was not given"), std::string::npos) << recovered.err;
+  for (const char* op : {"forget", "set"}) {
+    std::vector<std::string> words{op, "--region", dir.at("region")};
+    if (words[0] == "set") words.insert(words.end(), {"a", "weight=7"});
+    const ToolResult told = run_tool("gpushare", words, unset);
+    EXPECT_EQ(told.exit_code, 2) << op;
+    EXPECT_NE(told.err.find("no --socket"), std::string::npos) << told.err;
+  }
+  const ToolResult seen = run_tool("gpushare", {"status", "--region", dir.at("region")}, unset);
+  EXPECT_EQ(seen.exit_code, 1);
+  EXPECT_EQ(seen.err.find("/run/gpushare"), std::string::npos) << seen.err;
+}
+
 TEST(Gpushared, SimWithoutASocketIsThatOfTheEnvironment) {
   const TempDir dir;
   const std::string socket = dir.at("none/sim.sock");

@@ -6,15 +6,10 @@
 #include <algorithm>
 #include <array>
 
+#include "shmctl/plane/fields.h"
+
 namespace gpushare {
 namespace {
-
-template <size_t N>
-void put(char (&into)[N], std::string_view text) {
-  const size_t count = std::min(text.size(), N - 1);
-  std::copy_n(text.begin(), count, into);
-  into[count] = '\0';
-}
 
 struct TenantSketch {
   const char* name;
@@ -71,7 +66,7 @@ void add_targets(std::vector<Numbered<TenantRecord>>& tenants) {
 }
 
 void add_counters(AgentRecord& agent, uint64_t step) {
-  put(agent.observe_only_reason, "the driver refuses it");
+  put_text(agent.observe_only_reason, "the driver refuses it");
   agent.events = 100 * step;
   agent.restarts = agent.events_dropped = step;
   agent.interferences = agent.false_claims = agent.mps_faults = static_cast<uint32_t>(step);
@@ -79,8 +74,8 @@ void add_counters(AgentRecord& agent, uint64_t step) {
 }
 
 void add_turns(GpuRecord& gpu, uint64_t step) {
-  put(gpu.uuid, fmt::format("GPU-{:08x}-0000-0000-0000-000000000000", gpu.index));
-  put(gpu.pci, fmt::format("0000:{:02x}:00.0", 16 + gpu.index));
+  put_text(gpu.uuid, fmt::format("GPU-{:08x}-0000-0000-0000-000000000000", gpu.index));
+  put_text(gpu.pci, fmt::format("0000:{:02x}:00.0", 16 + gpu.index));
   gpu.log_records = 800 * step;
   gpu.log_lost = gpu.gaps = gpu.gaps_missed = step;
   gpu.gap_p50_us = 250;
@@ -108,7 +103,7 @@ void add_all(PlaneSnapshot& snapshot, uint64_t step) {
   add_counters(snapshot.agent, step);
   for (GpuRecord& gpu : snapshot.gpus) add_turns(gpu, step);
   Numbered<TenantRecord> job{.slot = static_cast<uint32_t>(kTenants.size()), .record = {}};
-  put(job.record.name, "slurm-7");
+  put_text(job.record.name, "slurm-7");
   if (!snapshot.processes.empty()) {
     ProcessRecord& first = snapshot.processes.front().record;
     --snapshot.tenants[first.tenant].record.process_count;
@@ -135,9 +130,9 @@ ProcessRecord fake_process(const FakePlane& fake, uint32_t index, Time now) {
   process.tokens_ns = -12'300'000;
   process.memory_bytes = (uint64_t{index} + 1) << 30;
   process.state_since_ns = static_cast<uint64_t>(now.time_since_epoch().count());
-  put(process.command_line, sketch.command_line);
-  put(process.command, std::string_view(sketch.command_line).substr(0, 15));
-  put(process.note, sketch.note);
+  put_text(process.command_line, sketch.command_line);
+  put_text(process.command, std::string_view(sketch.command_line).substr(0, 15));
+  put_text(process.note, sketch.note);
   for (uint32_t i = 0; i < kHistory; ++i) {
     const uint64_t wave = (fake.step + i) * 37 % 200;
     process.history_permille[i] =
@@ -174,8 +169,8 @@ PlaneSnapshot fake_snapshot(const FakePlane& fake, Time now) {
   agent.tick_us = 2000;
   agent.gpu_count = fake.gpus;
   agent.can_freeze = agent.can_set_slice = agent.has_switch_log = 1;
-  put(agent.policy, "fair");
-  put(agent.driver_version, "580.159.04");
+  put_text(agent.policy, "fair");
+  put_text(agent.driver_version, "580.159.04");
   for (uint32_t g = 0; g < fake.gpus; ++g) {
     GpuRecord gpu;
     gpu.index = g;
@@ -185,12 +180,12 @@ PlaneSnapshot fake_snapshot(const FakePlane& fake, Time now) {
     gpu.memory_used_bytes = uint64_t{20} << 30;
     gpu.process_count = fake.processes / fake.gpus;
     gpu.tenant_count = 4;
-    put(gpu.name, "NVIDIA H200");
+    put_text(gpu.name, "NVIDIA H200");
     snapshot.gpus.push_back(gpu);
   }
   for (uint32_t t = 0; t < kTenants.size(); ++t) {
     Numbered<TenantRecord> tenant{.slot = t, .record = {}};
-    put(tenant.record.name, kTenants[t].name);
+    put_text(tenant.record.name, kTenants[t].name);
     tenant.record.weight = kTenants[t].weight;
     tenant.record.priority = kTenants[t].priority;
     tenant.record.quota_us = kTenants[t].quota_us;

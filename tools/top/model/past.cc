@@ -3,15 +3,12 @@
 
 #include <algorithm>
 
+#include "shmctl/plane/fields.h"
+
 namespace gpushare {
 namespace {
 
 constexpr uint16_t kUnknownSample = 0xFFFF;
-
-std::string_view name_of(const TenantRecord& tenant) {
-  const std::string_view name(tenant.name, sizeof(tenant.name));
-  return name.substr(0, name.find('\0'));
-}
 
 uint64_t share_everywhere(const TenantRecord& tenant, const PlaneSnapshot& snapshot) {
   uint64_t sum = 0;
@@ -32,7 +29,7 @@ void add(PastSecond& second, Ink ink, uint32_t permille) {
 }  // namespace
 
 Ink Past::ink_of(const TenantRecord& tenant) const {
-  const auto found = std::ranges::find(owners_, name_of(tenant));
+  const auto found = std::ranges::find(owners_, text_in(tenant.name));
   return found == owners_.end() ? kOthers : static_cast<Ink>(found - owners_.begin());
 }
 
@@ -50,7 +47,7 @@ void Past::give_inks(const PlaneSnapshot& snapshot) {
       continue;
     }
     if (tenant.process_count == 0) continue;
-    wishes.push_back({share_everywhere(tenant, snapshot), name_of(tenant)});
+    wishes.push_back({share_everywhere(tenant, snapshot), text_in(tenant.name)});
   }
   std::ranges::sort(wishes, [](const Wish& a, const Wish& b) {
     return a.share != b.share ? a.share > b.share : a.name < b.name;

@@ -7,8 +7,10 @@
 #include <string_view>
 
 #include "intercept/sim/libcuda/api/api.h"
+#include "shmctl/plane/fields.h"
 
 using namespace gpushare::standin;
+using gpushare::text_in;
 
 namespace {
 
@@ -19,11 +21,6 @@ CUresult copy_text(std::string_view text, char* to, int length) {
   std::memcpy(to, text.data(), count);
   to[count] = '\0';
   return CUDA_SUCCESS;
-}
-
-template <size_t N>
-std::string_view text_of(const char (&field)[N]) {
-  return {field, strnlen(field, N)};
 }
 
 // The domain, bus and device in "0000:1b:00.0".
@@ -120,7 +117,7 @@ CUresult cuDeviceGet(CUdevice* device, int ordinal) {
 
 CUresult cuDeviceGetName(char* name, int length, CUdevice device) {
   GS_DEVICE(device);
-  return copy_text(text_of(found->about.name), name, length);
+  return copy_text(text_in(found->about.name), name, length);
 }
 
 CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
@@ -129,7 +126,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
   // The text is "GPU-" and 16 bytes in hexadecimal, with dashes between them.
   *uuid = {};
   size_t digits = 0;
-  for (const char c : text_of(found->about.uuid).substr(4)) {
+  for (const char c : text_in(found->about.uuid).substr(4)) {
     const std::string_view hex = "0123456789abcdef";
     const size_t value = hex.find(c);
     if (value == std::string_view::npos || digits >= 32) continue;
@@ -154,7 +151,7 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice
 
 CUresult cuDeviceGetPCIBusId(char* text, int length, CUdevice device) {
   GS_DEVICE(device);
-  return copy_text(text_of(found->about.pci), text, length);
+  return copy_text(text_in(found->about.pci), text, length);
 }
 
 CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice device) {
