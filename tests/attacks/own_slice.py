@@ -22,9 +22,9 @@ SETTLE_S = 3
 
 def measure(options, settings):
     """Percent of the time that the two had, and how often the slice was set."""
-    with rig.Agent(options.build, f"[tenant.greedy]\n{settings}") as agent:
+    with rig.Agent(options.build, f"[tenant.equal]\n[tenant.greedy]\n{settings}") as agent:
         greedy = [options.build / "bin/attacks/own_slice", "--seconds", 1000]
-        equal = [options.build / "bin/workloads/spin", "--kernel-us", 2000, "--seconds", 1000]
+        equal = [options.build / "bin/workloads/spin", "--kernel-us", 2000, "--seconds", 1000, "--report-ms", 1000]
         with rig.Program(agent.command("equal", equal, shim=False)) as second, \
                 rig.Program(agent.command("greedy", greedy, shim=False)) as first:
             said = [program.take(60) for program in (first, second)]
